@@ -1,0 +1,21 @@
+"""Alignment filters: where a relaxation may act, and how far."""
+
+from csd_pipeline.checks import require_choice
+
+from .base import AlignmentFilter
+from .combined import CombinedFilter
+from .drift_budget import DriftBudget
+from .kl import KLFilter
+from .total_variation import TVFilter
+
+FILTERS: dict[str, type[AlignmentFilter]] = {"tv": TVFilter, "kl": KLFilter, "budget": DriftBudget}
+
+
+def build_filter(part: dict) -> AlignmentFilter:
+    """A filter from ``{"_class_name": ..., option: value}``."""
+    classes = {cls.__name__: cls for cls in FILTERS.values()}
+    require_choice("alignment filter", part.get("_class_name", ""), classes)
+    return classes[part["_class_name"]](**{k: v for k, v in part.items() if not k.startswith("_")})
+
+
+__all__ = ["FILTERS", "AlignmentFilter", "CombinedFilter", "DriftBudget", "KLFilter", "TVFilter", "build_filter"]

@@ -1,0 +1,84 @@
+"""A static key/value cache with one write position per row; the only file that knows transformers' cache interface.
+
+Rolling back is not advancing: the next pass simply writes over the slots of rejected drafts. Storage never moves.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+
+class RowCacheLayer(CacheLayerMixin):
+    """Keys and values of one layer, [R, heads, capacity, head_dim], written at per-row slots."""
+
+    is_sliding = False
+    is_compileable = False
+
+    def __init__(self, owner: RowCache):
+        super().__init__()
+        self.owner = owner
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor | None = None) -> None:
+        shape = (*key_states.shape[:2], self.owner.capacity)
+        value_states = key_states if value_states is None else value_states
+        self.keys = key_states.new_zeros(*shape, key_states.shape[-1])
+        self.values = value_states.new_zeros(*shape, value_states.shape[-1])
+        self.is_initialized = True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args, **kwargs) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        rows, limit = key_states.shape[0], self.owner.limit
+        slots = self.owner.slots[:, None, :, None]
+        self.keys[:rows].scatter_(2, slots.expand_as(key_states), key_states)
+        self.values[:rows].scatter_(2, slots.expand_as(value_states), value_states)
+        return self.keys[:rows, :, :limit], self.values[:rows, :, :limit]
+
+    def keep(self, rows: Tensor) -> None:
+        self.keys[: len(rows)] = self.keys[rows.to(self.keys.device)]
+        self.values[: len(rows)] = self.values[rows.to(self.values.device)]
+
+    def get_seq_length(self, *args) -> int:
+        return 0  # positions and mask are always passed explicitly
+
+    def get_mask_sizes(self, *args) -> tuple[int, int]:
+        return self.owner.limit, 0
+
+    def get_max_cache_shape(self) -> int:
+        return self.owner.capacity
+
+    get_max_length = get_max_cache_shape
+
+
+class RowCache(Cache):
+    """One :class:`RowCacheLayer` per decoder layer.
+
+    Args:
+        layers: number of decoder layers.
+        capacity: slots per row (prompt + image tokens + window).
+    """
+
+    def __init__(self, layers: int, capacity: int):
+        super().__init__(layers=[RowCacheLayer(self) for _ in range(layers)])
+        self.capacity = capacity
+        self.slots: Tensor | None = None
+        self.limit = 0
+
+    def place(self, slots: Tensor, limit: int) -> None:
+        """Set the slots [R, T] (int64) the next forward writes, and how many leading slots attention reads."""
+        self.slots, self.limit = slots, min(limit, self.capacity)
+
+    def keep_rows(self, rows: Tensor) -> None:
+        """Keep only the rows ``rows`` (int64 indices), moved to the front of the same storage."""
+        for layer in self.layers:
+            if layer.is_initialized:
+                layer.keep(rows)
+
+
+def cache_argument(module: torch.nn.Module) -> str:
+    """Name of the cache argument of a transformers model (renamed during 5.x)."""
+    return "cache" if "cache" in inspect.signature(type(module).forward).parameters else "past_key_values"

@@ -1,0 +1,162 @@
+"""The one decoding loop. Plain autoregressive decoding is its empty-window case.
+
+    propose -> target forward -> warp -> verify -> observe -> commit
+
+It knows no model, no drafter and no rule by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .noise import seed_words
+from .sampling import Warp, force_tokens
+from .state import DecodingState
+from .trace import Trace, TraceRecorder
+from .verification import Verification, relaxes, verify, verify_shared_noise
+from .window import Window
+
+if TYPE_CHECKING:
+    from csd_pipeline.targets.base import TargetSession
+
+
+@dataclass
+class DecodingResult:
+    """Tokens [B, N] int64 and one trace per image. ``complete`` is False after an interruption."""
+
+    tokens: Tensor
+    traces: list[Trace]
+    complete: bool = True
+
+
+@dataclass
+class Progress:
+    """Handed to the callback after every pass.
+
+    Args:
+        passes: target forwards so far, the prefill included.
+        counts: committed tokens of every image of the batch.
+        tokens: [B, N] int64, all images; positions not committed yet hold 0.
+    """
+
+    passes: int
+    counts: list[int]
+    tokens: Tensor
+
+
+class NonFiniteLogits(RuntimeError):
+    """The target returned NaN or infinite logits."""
+
+
+@torch.no_grad()
+def decode(
+    session: TargetSession,
+    adapter,
+    *,
+    seeds: list[int],
+    warp: Warp,
+    drafter,
+    relaxation,
+    alignment_filter=None,
+    maps: bool = False,
+    on_pass: Callable[[Progress], bool] | None = None,
+    device: torch.device | str = "cpu",
+) -> DecodingResult:
+    """Decode one batch of images.
+
+    Args:
+        session: an opened target session (prompts, cache, guidance rows).
+        adapter: the target adapter, for grid and vocabulary.
+        seeds: one 64-bit seed per image.
+        warp: guidance, temperature, top-k, top-p; read anew at every pass.
+        drafter, relaxation, alignment_filter: the parts of the method.
+        maps: record the per-token maps of the trace.
+        on_pass: called after every pass; returning False stops decoding.
+
+    Raises:
+        NonFiniteLogits: the target's logits are NaN or infinite.
+    """
+    grid, images = adapter.grid, len(seeds)
+    state = DecodingState.start(grid, adapter.vocabulary, seed_words(seeds, device))
+    recorder = TraceRecorder(seeds, grid.tokens, state.tokens.device, maps)
+    finished = torch.zeros(images, grid.tokens, dtype=torch.int64, device=state.tokens.device)
+    draft_run = drafter.begin(state)
+    share_noise = drafter.shares_noise and not relaxes(relaxation, alignment_filter)
+    active, totals, passes = list(range(images)), [0] * images, 0
+
+    while active:
+        logits, window = _forward(session, state, draft_run, drafter.window)
+        window.target_laws = _laws(warp, logits, state, window)
+        if share_noise:
+            outcome = verify_shared_noise(window, state.noise)
+        else:
+            outcome = verify(window, relaxation, alignment_filter, state.noise, state.passes)
+        index = torch.tensor(active, device=state.tokens.device)
+        recorder.record(window, outcome, index, state.passes)
+        draft_run.observe(state, window, outcome)
+        state.commit(window, outcome)
+        finished[index] = state.tokens[:, :-1]
+        passes += 1
+
+        before, state.counts = state.counts, _read_counts(state, window)
+        for image, old, new in zip(active, before, state.counts, strict=True):
+            recorder.advance(image, old, new)
+            totals[image] = new
+        if on_pass is not None and not on_pass(Progress(passes, totals, finished)):
+            return DecodingResult(finished, recorder.finish(grid.rows, grid.columns), complete=False)
+        active = _drop_finished(active, session, state, draft_run)
+    return DecodingResult(finished, recorder.finish(grid.rows, grid.columns))
+
+
+def _forward(session: TargetSession, state: DecodingState, draft_run, window_size: int) -> tuple[Tensor, Window]:
+    """Run the target over the committed token and the drafts (over the prompt in the first pass)."""
+    device = state.tokens.device
+    if state.counts[0] == 0:
+        none = torch.zeros(len(state.counts), 0, device=device)
+        empty = none.new_zeros(len(state.counts), 0, state.vocabulary)
+        zeros = torch.zeros_like(state.committed)
+        return session.prefill(), Window(empty, empty, none.long(), none.bool(), zeros, state.committed)
+    lengths = state.room().clamp(max=window_size - 1)
+    length = min(window_size - 1, state.grid.tokens - min(state.counts) - 1)
+    drafts, laws, fresh = draft_run.propose(state, length)
+    logits = session.step(torch.cat([state.last_tokens, drafts], 1), state.committed, max(state.counts))
+    return logits, Window(laws, laws, drafts, fresh, lengths, state.committed)
+
+
+def _laws(warp: Warp, logits: Tensor, state: DecodingState, window: Window) -> Tensor:
+    laws = warp.laws(logits, images=len(state.counts))
+    forced = state.forced(window.positions)
+    return laws if forced is None else force_tokens(laws, forced)
+
+
+def _read_counts(state: DecodingState, window: Window) -> list[int]:
+    """The one host read of a pass: committed tokens per image, and whether the laws were numbers."""
+    sound = torch.isfinite(window.target_laws[..., 0]).all().long()
+    *counts, sound = torch.cat([state.committed, sound.view(1)]).tolist()
+    if not sound:
+        raise NonFiniteLogits(
+            "the target's logits are not finite; half precision probably overflowed: "
+            "load the target with dtype=torch.bfloat16 or torch.float32"
+        )
+    return counts
+
+
+def _drop_finished(active: list[int], session: TargetSession, state: DecodingState, draft_run) -> list[int]:
+    """Finished images leave the batch: session, state and drafter keep only the others."""
+    rows = [i for i, count in enumerate(state.counts) if count < state.grid.tokens]
+    if len(rows) == len(active):
+        return active
+    if rows:
+        index = torch.tensor(rows, device=state.tokens.device)
+        session.keep(index)
+        state.keep(index)
+        draft_run.keep(index)
+    return [active[i] for i in rows]
+
+
+__all__ = ["DecodingResult", "NonFiniteLogits", "Progress", "Verification", "decode"]

@@ -1,0 +1,100 @@
+"""From logits to laws (guidance, temperature, top-k, top-p, forced tokens) and from laws to tokens. All in float32."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+TINY = 1e-12  # mass below this is rounding, not probability
+
+
+@dataclass
+class Warp:
+    """Turns logits into the law that is sampled; "exact" always means exact with respect to this law.
+
+    Args:
+        guidance_scale: classifier-free guidance ``l_u + s (l_c - l_u)``; 1 means no unconditional rows.
+        temperature: > 0, or 0 for greedy decoding (a one-hot law at the most probable token).
+        top_k: keep the k most probable tokens; 0 keeps all.
+        top_p: keep the smallest set of most probable tokens with at least this mass; 1 keeps all, at least one stays.
+
+    Raises:
+        ValueError: a knob outside its range.
+    """
+
+    guidance_scale: float = 1.0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __post_init__(self):
+        _require(_finite(self.guidance_scale) and self.guidance_scale >= 0, "guidance_scale", self.guidance_scale, ">= 0")
+        _require(_finite(self.temperature) and self.temperature >= 0, "temperature", self.temperature, ">= 0 (0: greedy)")
+        _require(self.top_k == int(self.top_k) and self.top_k >= 0, "top_k", self.top_k, "an integer >= 0 (0: off)")
+        _require(_finite(self.top_p) and 0 <= self.top_p <= 1, "top_p", self.top_p, "in [0, 1] (1: off)")
+
+    @property
+    def guided(self) -> bool:
+        return self.guidance_scale != 1
+
+    def laws(self, logits: Tensor, images: int) -> Tensor:
+        """[R, T, V] logits of any dtype, rows [all conditional, all unconditional] -> [B, T, V] float32 laws."""
+        logits = logits.float()
+        if logits.shape[0] > images:
+            conditional, unconditional = logits[:images], logits[images:]
+            logits = unconditional + self.guidance_scale * (conditional - unconditional)
+        if self.temperature == 0:
+            return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+        return self._truncate(logits / self.temperature).softmax(-1)
+
+    def _truncate(self, logits: Tensor) -> Tensor:
+        if 0 < self.top_k < logits.shape[-1]:
+            keep = logits.topk(int(self.top_k), dim=-1).indices
+            logits = torch.full_like(logits, -math.inf).scatter_(-1, keep, logits.gather(-1, keep))
+        if self.top_p < 1:
+            ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+            mass_before = ordered.softmax(-1).cumsum(-1).roll(1, -1)
+            mass_before[..., 0] = 0.0
+            dropped = (mass_before >= self.top_p).index_fill(-1, order.new_zeros(1), False)
+            logits = logits.masked_fill(torch.zeros_like(dropped).scatter_(-1, order, dropped), -math.inf)
+        return logits
+
+
+def force_tokens(laws: Tensor, forced: Tensor) -> Tensor:
+    """Replace the law of every position whose ``forced`` [B, T] entry is >= 0 by a point mass on that token."""
+    point = torch.zeros_like(laws).scatter_(-1, forced.clamp(min=0).unsqueeze(-1), 1.0)
+    return torch.where((forced >= 0).unsqueeze(-1), point, laws)
+
+
+def draw_by_race(laws: Tensor, gumbel: Tensor) -> Tensor:
+    """``argmax(ln p + g)`` over the last axis: one sample per law, shared noise means shared samples."""
+    return (laws.log() + gumbel).argmax(-1)
+
+
+def draw_by_inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
+    """One sample per row of the unnormalised ``weights`` [..., V] from ``uniform`` [...] in [0, 1).
+
+    A token of weight 0 is never returned: the answer is the first index whose cumulative weight exceeds the threshold,
+    capped at the last index that carries weight (the threshold may round up to the total).
+    """
+    cumulative = weights.cumsum(-1)
+    threshold = (uniform * cumulative[..., -1]).unsqueeze(-1)
+    return torch.minimum((cumulative <= threshold).sum(-1), cumulative.argmax(-1))
+
+
+def residual(law: Tensor, accepted_mass: Tensor) -> Tensor:
+    """Unnormalised ``[p - q f]+`` along the last axis; ``p`` itself where no mass is left (p = q up to rounding)."""
+    rest = (law - accepted_mass).clamp_(min=0)
+    return torch.where(rest.sum(-1, keepdim=True) > TINY, rest, law)
+
+
+def _finite(value: float) -> bool:
+    return math.isfinite(value)
+
+
+def _require(condition: bool, name: str, got, allowed: str) -> None:
+    if not condition:
+        raise ValueError(f"{name} must be {allowed}, got {got!r}")

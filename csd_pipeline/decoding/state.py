@@ -1,0 +1,78 @@
+"""The device-side state of one decoding run: what has been committed, and whose row is whose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .noise import IndexedNoise
+from .verification import Verification
+from .window import Window
+
+if TYPE_CHECKING:
+    from csd_pipeline.targets.base import Grid
+
+
+@dataclass
+class DecodingState:
+    """Rows are the active images; finished ones leave.
+
+    Args:
+        grid: where the tokens go.
+        vocabulary: V.
+        noise: indexed noise of the active images.
+        tokens: [B, N + 1] int64 committed tokens (the last column collects writes that do not count).
+        committed: [B] int64, committed tokens per image.
+        passes: [B] int64, passes each image has been through; numbers its random draws.
+        counts: ``committed`` as last read by the host.
+    """
+
+    grid: Grid
+    vocabulary: int
+    noise: IndexedNoise
+    tokens: Tensor
+    committed: Tensor
+    passes: Tensor
+    counts: list[int]
+
+    @classmethod
+    def start(cls, grid: Grid, vocabulary: int, seeds: Tensor) -> DecodingState:
+        images = len(seeds)
+        zeros = torch.zeros(images, dtype=torch.int64, device=seeds.device)
+        tokens = torch.zeros(images, grid.tokens + 1, dtype=torch.int64, device=seeds.device)
+        return cls(grid, vocabulary, IndexedNoise(seeds), tokens, zeros, zeros.clone(), [0] * images)
+
+    @property
+    def last_tokens(self) -> Tensor:
+        """[B, 1] newest committed token of each image."""
+        return self.tokens.gather(1, (self.committed - 1)[:, None])
+
+    def room(self) -> Tensor:
+        """[B] drafts that still fit: one token of every pass is the target's own."""
+        return self.grid.tokens - self.committed - 1
+
+    def forced(self, positions: Tensor) -> Tensor | None:
+        """Forced token (or -1) at each absolute position, None when the grid forces nothing."""
+        if self.grid.forced is None:
+            return None
+        table = self.grid.forced.to(positions.device)
+        return torch.where(positions < len(table), table[positions.clamp(max=len(table) - 1)], -1)
+
+    def commit(self, window: Window, outcome: Verification) -> None:
+        """Append the accepted drafts and the next token of every image, each by its own length."""
+        run = torch.cat([window.drafts, window.drafts[:, :1] if window.drafts.shape[1] else outcome.next_token[:, None]], 1)
+        run = run.scatter(1, outcome.accepted[:, None], outcome.next_token[:, None])
+        slot = torch.arange(run.shape[1], device=run.device)
+        target = torch.where(slot <= outcome.accepted[:, None], window.positions, self.grid.tokens)
+        self.tokens.scatter_(1, target, run)
+        self.committed = self.committed + outcome.accepted + 1
+        self.passes = self.passes + 1
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop every image but ``rows`` (int64 indices)."""
+        self.noise = self.noise.keep(rows)
+        self.tokens, self.committed, self.passes = self.tokens[rows], self.committed[rows], self.passes[rows]
+        self.counts = [self.counts[i] for i in rows.tolist()]

@@ -1,0 +1,124 @@
+"""What a decoding run reports about each image: forwards, tokens per step, drift, and maps on the token grid."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from .verification import Verification
+from .window import Window, entropy
+
+
+@dataclass
+class Trace:
+    """Report of one image. Counts exclude the prefill unless said.
+
+    Args:
+        seed: 64-bit seed of the image.
+        tokens: N, image tokens drawn.
+        nfe: target forwards this image took part in.
+        prefill_nfe: target forwards spent on the prompt.
+        accepted: accepted drafts of every pass, in order.
+        drift: total variation spent in the whole image, summed over positions; 0: a plain sample of the target.
+        seconds: wall-clock time from the start of the batch until this image was finished.
+        maps: [rows, columns] float32 tensors: ``entropy`` (nats), ``acceptance`` (probability with which the draft
+            tested there was accepted, NaN where none was), ``passes`` (in which pass the token was committed),
+            ``drift`` (total variation spent).
+    """
+
+    seed: int
+    tokens: int = 0
+    nfe: int = 0
+    prefill_nfe: int = 1
+    accepted: list[int] = field(default_factory=list)
+    drift: float = 0.0
+    seconds: float = 0.0
+    maps: dict[str, Tensor] = field(default_factory=dict, repr=False)
+
+    @property
+    def tokens_per_step(self) -> float:
+        return self.tokens / max(self.nfe, 1)
+
+    @property
+    def accepted_per_step(self) -> float:
+        return sum(self.accepted) / max(len(self.accepted), 1)
+
+    @property
+    def accepted_histogram(self) -> list[int]:
+        """Entry k: how many passes accepted exactly k drafts."""
+        histogram = [0] * (max(self.accepted, default=0) + 1)
+        for count in self.accepted:
+            histogram[count] += 1
+        return histogram
+
+    @property
+    def drift_per_token(self) -> float:
+        return self.drift / max(self.tokens, 1)
+
+    def to_dict(self) -> dict:
+        """Numbers only (no maps), ready for JSON."""
+        return {
+            "seed": self.seed,
+            "nfe": self.nfe,
+            "prefill_nfe": self.prefill_nfe,
+            "tokens": self.tokens,
+            "tokens_per_step": round(self.tokens_per_step, 4),
+            "accepted_per_step": round(self.accepted_per_step, 4),
+            "accepted_histogram": self.accepted_histogram,
+            "drift": round(self.drift, 6),
+            "drift_per_token": round(self.drift_per_token, 6),
+            "seconds": round(self.seconds, 4),
+        }
+
+
+class TraceRecorder:
+    """Collects the traces of a batch; maps stay on the device until :meth:`finish`.
+
+    Args:
+        seeds: seed of every image.
+        tokens: N.
+        device: of the maps.
+        maps: also record entropy, acceptance and pass maps (drift is always recorded).
+    """
+
+    def __init__(self, seeds: list[int], tokens: int, device, maps: bool):
+        self.traces = [Trace(seed=seed) for seed in seeds]
+        self.count, self.record_maps, self.started = tokens, maps, time.perf_counter()
+        names = ("drift", "entropy", "acceptance", "passes") if maps else ("drift",)
+        self.maps = {name: torch.zeros(len(seeds), tokens + 1, device=device) for name in names}
+
+    def record(self, window: Window, outcome: Verification, images: Tensor, passes: Tensor) -> None:
+        """Write the maps of the tokens a pass commits; ``images`` [B] are their rows in the maps."""
+        slot = torch.arange(window.drafts.shape[1] + 1, device=images.device)
+        position = torch.where(slot <= outcome.accepted[:, None], window.positions, self.count)
+        index = (images[:, None].expand_as(position), position)
+        tested = slot < window.lengths[:, None]
+        self.maps["drift"][index] = torch.where(tested, _pad(outcome.drift, 0.0), 0.0)
+        if self.record_maps:
+            self.maps["entropy"][index] = entropy(window.target_laws)
+            self.maps["acceptance"][index] = torch.where(tested, _pad(outcome.acceptance, 0.0), torch.nan)
+            self.maps["passes"][index] = (passes[:, None] + 1).expand_as(position).float()
+
+    def advance(self, image: int, before: int, after: int) -> None:
+        """Host-side counts of one pass of one image."""
+        trace = self.traces[image]
+        if before > 0:  # the first token comes from the prefill
+            trace.nfe += 1
+            trace.accepted.append(after - before - 1)
+        trace.tokens = after
+        trace.seconds = time.perf_counter() - self.started
+
+    def finish(self, rows: int, columns: int) -> list[Trace]:
+        maps = {name: values[:, :-1].cpu() for name, values in self.maps.items()}
+        for i, trace in enumerate(self.traces):
+            trace.drift = float(maps["drift"][i].double().sum())
+            if self.record_maps:
+                trace.maps = {name: values[i].view(rows, columns) for name, values in maps.items()}
+        return self.traces
+
+
+def _pad(values: Tensor, fill: float) -> Tensor:
+    return torch.nn.functional.pad(values, (0, 1), value=fill)

@@ -1,0 +1,84 @@
+"""One pass over the draft window of every image: the laws, the drafts, and the quantities every rule reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Window:
+    """What verification sees. B images, L draft positions, V image codes; float32 laws.
+
+    Args:
+        target_laws: [B, L+1, V] ``p``; the last one is the law after the last draft.
+        draft_laws: [B, L, V] ``q``, the law each draft was really drawn from.
+        drafts: [B, L] int64.
+        fresh: [B, L] bool, True where ``q`` is not yet a target law of that very position (just entered the window).
+        lengths: [B] int64, number of real drafts of each image (<= L); the rest is padding.
+        start: [B] int64, absolute position of draft 0.
+    """
+
+    target_laws: Tensor
+    draft_laws: Tensor
+    drafts: Tensor
+    fresh: Tensor
+    lengths: Tensor
+    start: Tensor
+
+    @cached_property
+    def p(self) -> Tensor:
+        """[B, L, V] target laws of the draft positions."""
+        return self.target_laws[:, :-1]
+
+    @property
+    def q(self) -> Tensor:
+        return self.draft_laws
+
+    @cached_property
+    def valid(self) -> Tensor:
+        """[B, L] bool: slots that hold a real draft."""
+        return torch.arange(self.drafts.shape[1], device=self.drafts.device) < self.lengths[:, None]
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """[B, L+1] int64 absolute positions."""
+        return self.start[:, None] + torch.arange(self.drafts.shape[1] + 1, device=self.drafts.device)
+
+    @cached_property
+    def p_draft(self) -> Tensor:
+        """[B, L] target probability of the drafts."""
+        return self.p.gather(-1, self.drafts.unsqueeze(-1)).squeeze(-1)
+
+    @cached_property
+    def q_draft(self) -> Tensor:
+        """[B, L] recorded probability of the drafts (positive for every real draft)."""
+        return self.q.gather(-1, self.drafts.unsqueeze(-1)).squeeze(-1)
+
+    @cached_property
+    def vanilla(self) -> Tensor:
+        """[B, L] ``min(1, p / q)`` at the drafts (Leviathan et al., arXiv 2211.17192)."""
+        return (self.p_draft / self.q_draft).clamp(max=1.0).nan_to_num_(0.0)
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """[B, L] entropy of the target laws in nats."""
+        return entropy(self.p)
+
+    @cached_property
+    def tv(self) -> Tensor:
+        """[B, L] total variation distance between target and draft law."""
+        return 0.5 * (self.p - self.q).abs().sum(-1)
+
+
+def entropy(law: Tensor) -> Tensor:
+    """Entropy in nats along the last axis, with 0 ln 0 = 0."""
+    return -torch.special.xlogy(law, law).sum(-1)
+
+
+def acceptance_everywhere(p: Tensor, q: Tensor) -> Tensor:
+    """[..., V] ``min(1, p / q)`` at every symbol; 1 where q = 0 (such a draft can not occur)."""
+    return torch.where(q > 0, (p / q).clamp(max=1.0), torch.ones_like(p))

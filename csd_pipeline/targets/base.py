@@ -1,0 +1,180 @@
+"""What a target model must provide to the decoding loop, and the cached session shared by all transformers targets."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from csd_pipeline.decoding.cache import RowCache
+
+_LENGTH_BUCKET = 64  # attention reads the cache up to a multiple of this
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where the image tokens go: ``rows`` x ``columns`` codes in raster order.
+
+    Args:
+        rows: code rows.
+        columns: codes per row, plus forced line marks if the family has them.
+        forced: [N] int64, the token forced at a position or -1; None when nothing is forced.
+    """
+
+    rows: int
+    columns: int
+    forced: Tensor | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.rows * self.columns
+
+
+@dataclass
+class PromptBatch:
+    """Left-padded prompts of B images.
+
+    Args:
+        ids: [B, S] int64.
+        mask: [B, S] int64, 0 on padding.
+        unconditional_ids: [B, S] ids of the guidance rows, or None without guidance.
+        unconditional_mask: [B, S].
+    """
+
+    ids: Tensor
+    mask: Tensor
+    unconditional_ids: Tensor | None = None
+    unconditional_mask: Tensor | None = None
+
+    @property
+    def images(self) -> int:
+        return self.ids.shape[0]
+
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """[R, S] ids and mask, rows ordered all conditional, then all unconditional."""
+        if self.unconditional_ids is None:
+            return self.ids, self.mask
+        return torch.cat([self.ids, self.unconditional_ids]), torch.cat([self.mask, self.unconditional_mask])
+
+
+class TargetSession(ABC):
+    """A target with its cache, decoding one batch. ``nfe`` counts forwards after the prefill, at the call."""
+
+    def __init__(self, images: int, rows: int):
+        self.images, self.rows = images, rows
+        self.nfe = 0
+
+    def prefill(self) -> Tensor:
+        """Run the prompt; [R, 1, V] logits of the first image token."""
+        return self._prefill()
+
+    def step(self, tokens: Tensor, committed: Tensor, longest: int) -> Tensor:
+        """Verify a window.
+
+        Args:
+            tokens: [B, T] last committed token, then the drafts.
+            committed: [B] int64 number of committed tokens; ``tokens[:, 0]`` sits at ``committed - 1``.
+            longest: largest entry of ``committed``, known to the host.
+
+        Returns:
+            [R, T, V] logits; entry t is the law after ``tokens[:, t]``.
+        """
+        self.nfe += 1
+        return self._step(tokens, committed, longest)
+
+    def keep(self, images: Tensor) -> None:
+        """Drop all images but ``images`` (int64 indices)."""
+        guided = self.rows > self.images
+        rows = torch.cat([images, images + self.images]) if guided else images
+        self.images, self.rows = len(images), len(rows)
+        self._keep(rows)
+
+    @abstractmethod
+    def _prefill(self) -> Tensor: ...
+
+    @abstractmethod
+    def _step(self, tokens: Tensor, committed: Tensor, longest: int) -> Tensor: ...
+
+    @abstractmethod
+    def _keep(self, rows: Tensor) -> None: ...
+
+
+class TargetAdapter(ABC):
+    """Connects one model family to the loop.
+
+    Attributes:
+        family: name of the family.
+        vocabulary: V, number of image codes the head is restricted to.
+        default_guidance_scale, default_temperature: the published settings of the family.
+    """
+
+    family: str
+    default_guidance_scale: float = 1.0
+    default_temperature: float = 1.0
+
+    def __init__(self, model):
+        self.model = model
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def grid(self) -> Grid: ...
+
+    @property
+    @abstractmethod
+    def image_size(self) -> tuple[int, int]:
+        """(height, width) in pixels of the decoded picture."""
+
+    @abstractmethod
+    def open(self, prompt: PromptBatch, window: int) -> TargetSession:
+        """Start a session with room for the whole image and ``window`` tokens per forward."""
+
+    @abstractmethod
+    def decode(self, tokens: Tensor) -> Tensor:
+        """[B, N] image codes -> [B, 3, H, W] pixels, about [-1, 1]."""
+
+
+class CachedSession(TargetSession):
+    """Session of a transformers decoder: explicit mask and positions, per-row cache slots.
+
+    ``adapter`` provides ``embed_prompt(ids)``, ``embed_codes(tokens)`` and ``forward(embeds, mask, positions, cache)``.
+    """
+
+    def __init__(self, adapter, prompt: PromptBatch, layers: int, window: int):
+        self.ids, mask = prompt.rows()
+        super().__init__(prompt.images, len(self.ids))
+        self.adapter, self.prompt_length = adapter, self.ids.shape[1]
+        self.padding = self.prompt_length - mask.sum(-1)
+        self.cache = RowCache(layers, self.prompt_length + adapter.grid.tokens + window)
+
+    def _prefill(self) -> Tensor:
+        start = torch.zeros_like(self.padding)
+        hidden = self._forward(self.adapter.embed_prompt(self.ids), start, self.prompt_length)
+        return self.adapter.logits(hidden[:, -1:])
+
+    def _step(self, tokens: Tensor, committed: Tensor, longest: int) -> Tensor:
+        copies = self.rows // self.images
+        embeds = self.adapter.embed_codes(tokens).repeat(copies, 1, 1)
+        start = (self.prompt_length + committed - 1).repeat(copies)
+        limit = self.prompt_length + longest - 1 + tokens.shape[1]
+        return self.adapter.logits(self._forward(embeds, start, limit))
+
+    def _forward(self, embeds: Tensor, start: Tensor, limit: int) -> Tensor:
+        """Run the decoder on [R, T, D] embeddings written at slots ``start[r] + t``."""
+        slots = start[:, None] + torch.arange(embeds.shape[1], device=embeds.device)
+        limit = min(-(-limit // _LENGTH_BUCKET) * _LENGTH_BUCKET, self.cache.capacity)
+        keys = torch.arange(limit, device=embeds.device)
+        visible = (keys <= slots[..., None]) & (keys >= self.padding[:, None, None])
+        visible |= keys == slots[..., None]  # padding attends to itself: an empty row would be NaN in every layer
+        self.cache.place(slots, limit)
+        positions = (slots - self.padding[:, None]).clamp(min=0)
+        return self.adapter.forward(embeds, visible[:, None], positions, self.cache)
+
+    def _keep(self, rows: Tensor) -> None:
+        self.padding = self.padding[rows]
+        self.cache.keep_rows(rows)
