@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
 from collections.abc import Iterable
 
@@ -30,6 +31,15 @@ def require_choice(name: str, value: str, allowed: Iterable[str]) -> None:
     allowed = list(allowed)
     if value not in allowed:
         raise ValueError(f"unknown {name} {value!r}{nearest(value, allowed)}; known: {', '.join(allowed)}")
+
+
+def construct(cls: type, knobs: dict, name: str | None = None):
+    """``cls(**knobs)``, refusing unknown knobs with the nearest known name."""
+    known = sorted(set(inspect.signature(cls.__init__).parameters) - {"self"})
+    for knob in knobs:
+        if knob not in known:
+            raise ValueError(f"{name or cls.__name__} has no knob {knob!r}{nearest(knob, known)}; it has: {', '.join(known)}")
+    return cls(**knobs)
 
 
 def nearest(value: object, allowed: Iterable[str]) -> str:

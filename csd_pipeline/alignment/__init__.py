@@ -1,6 +1,6 @@
 """Alignment filters: where a relaxation may act, and how far."""
 
-from csd_pipeline.checks import require_choice
+from csd_pipeline.checks import construct, require_choice
 
 from .base import AlignmentFilter
 from .combined import CombinedFilter
@@ -13,9 +13,9 @@ FILTERS: dict[str, type[AlignmentFilter]] = {"tv": TVFilter, "kl": KLFilter, "bu
 
 def build_filter(part: dict) -> AlignmentFilter:
     """A filter from ``{"_class_name": ..., option: value}``."""
-    classes = {cls.__name__: cls for cls in FILTERS.values()}
+    classes = {cls.__name__: cls for cls in (*FILTERS.values(), CombinedFilter)}
     require_choice("alignment filter", part.get("_class_name", ""), classes)
-    return classes[part["_class_name"]](**{k: v for k, v in part.items() if not k.startswith("_")})
+    return construct(classes[part["_class_name"]], {k: v for k, v in part.items() if not k.startswith("_")})
 
 
 __all__ = ["FILTERS", "AlignmentFilter", "CombinedFilter", "DriftBudget", "KLFilter", "TVFilter", "build_filter"]

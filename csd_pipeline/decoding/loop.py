@@ -107,7 +107,7 @@ def decode(
         for image, old, new in zip(active, before, state.counts, strict=True):
             recorder.advance(image, old, new)
             totals[image] = new
-        if on_pass is not None and not on_pass(Progress(passes, totals, finished)):
+        if on_pass is not None and on_pass(Progress(passes, totals, finished)) is False:
             return DecodingResult(finished, recorder.finish(grid.rows, grid.columns), complete=False)
         active = _drop_finished(active, session, state, draft_run)
     return DecodingResult(finished, recorder.finish(grid.rows, grid.columns))
@@ -154,7 +154,7 @@ def _drop_finished(active: list[int], session: TargetSession, state: DecodingSta
     if rows:
         index = torch.tensor(rows, device=state.tokens.device)
         session.keep(index)
-        state.keep(index)
+        state.keep(index, [state.counts[i] for i in rows])
         draft_run.keep(index)
     return [active[i] for i in rows]
 

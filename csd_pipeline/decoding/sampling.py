@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from csd_pipeline.checks import require_at_least, require_between, require_integer
+
 TINY = 1e-12  # mass below this is rounding, not probability
 
 
@@ -31,10 +33,10 @@ class Warp:
     top_p: float = 1.0
 
     def __post_init__(self):
-        _require(_finite(self.guidance_scale) and self.guidance_scale >= 0, "guidance_scale", self.guidance_scale, ">= 0")
-        _require(_finite(self.temperature) and self.temperature >= 0, "temperature", self.temperature, ">= 0 (0: greedy)")
-        _require(self.top_k == int(self.top_k) and self.top_k >= 0, "top_k", self.top_k, "an integer >= 0 (0: off)")
-        _require(_finite(self.top_p) and 0 <= self.top_p <= 1, "top_p", self.top_p, "in [0, 1] (1: off)")
+        require_at_least("guidance_scale", self.guidance_scale, 0)
+        require_at_least("temperature", self.temperature, 0)
+        require_integer("top_k", self.top_k, 0)
+        require_between("top_p", self.top_p, 0, 1)
 
     @property
     def guided(self) -> bool:
@@ -47,12 +49,13 @@ class Warp:
             conditional, unconditional = logits[:images], logits[images:]
             logits = unconditional + self.guidance_scale * (conditional - unconditional)
         if self.temperature == 0:
-            return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+            best, token = logits.max(-1, keepdim=True)
+            return (0.0 * best).expand_as(logits).scatter(-1, token, 1.0 + 0.0 * best)  # NaN stays NaN, as in softmax
         return self._truncate(logits / self.temperature).softmax(-1)
 
     def _truncate(self, logits: Tensor) -> Tensor:
         if 0 < self.top_k < logits.shape[-1]:
-            keep = logits.topk(int(self.top_k), dim=-1).indices
+            keep = logits.topk(self.top_k, dim=-1).indices
             logits = torch.full_like(logits, -math.inf).scatter_(-1, keep, logits.gather(-1, keep))
         if self.top_p < 1:
             ordered, order = logits.sort(dim=-1, descending=True, stable=True)
@@ -77,24 +80,15 @@ def draw_by_race(laws: Tensor, gumbel: Tensor) -> Tensor:
 def draw_by_inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
     """One sample per row of the unnormalised ``weights`` [..., V] from ``uniform`` [...] in [0, 1).
 
-    A token of weight 0 is never returned: the answer is the first index whose cumulative weight exceeds the threshold,
-    capped at the last index that carries weight (the threshold may round up to the total).
+    A token of weight 0 is never returned: the answer is the first index that carries weight and whose cumulative weight
+    exceeds the threshold (a parallel sum need not stay level across weights of 0).
     """
-    cumulative = weights.cumsum(-1)
-    threshold = (uniform * cumulative[..., -1]).unsqueeze(-1)
-    return torch.minimum((cumulative <= threshold).sum(-1), cumulative.argmax(-1))
+    cumulative = torch.where(weights > 0, weights.cumsum(-1), 0.0)
+    threshold = uniform.unsqueeze(-1) * cumulative.amax(-1, keepdim=True)
+    return (cumulative > threshold).to(torch.uint8).argmax(-1)
 
 
 def residual(law: Tensor, accepted_mass: Tensor) -> Tensor:
     """Unnormalised ``[p - q f]+`` along the last axis; ``p`` itself where no mass is left (p = q up to rounding)."""
     rest = (law - accepted_mass).clamp_(min=0)
     return torch.where(rest.sum(-1, keepdim=True) > TINY, rest, law)
-
-
-def _finite(value: float) -> bool:
-    return math.isfinite(value)
-
-
-def _require(condition: bool, name: str, got, allowed: str) -> None:
-    if not condition:
-        raise ValueError(f"{name} must be {allowed}, got {got!r}")

@@ -71,8 +71,8 @@ class DecodingState:
         self.committed = self.committed + outcome.accepted + 1
         self.passes = self.passes + 1
 
-    def keep(self, rows: Tensor) -> None:
-        """Drop every image but ``rows`` (int64 indices)."""
+    def keep(self, rows: Tensor, counts: list[int]) -> None:
+        """Drop every image but ``rows`` (int64 indices); ``counts`` are their committed tokens, known to the host."""
         self.noise = self.noise.keep(rows)
         self.tokens, self.committed, self.passes = self.tokens[rows], self.committed[rows], self.passes[rows]
-        self.counts = [self.counts[i] for i in rows.tolist()]
+        self.counts = counts

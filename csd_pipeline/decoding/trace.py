@@ -40,7 +40,8 @@ class Trace:
 
     @property
     def tokens_per_step(self) -> float:
-        return self.tokens / max(self.nfe, 1)
+        """Tokens per target forward, the prefill and its one token apart; 1 for plain decoding."""
+        return (self.tokens - self.prefill_nfe) / max(self.nfe, 1)
 
     @property
     def accepted_per_step(self) -> float:
@@ -113,8 +114,9 @@ class TraceRecorder:
 
     def finish(self, rows: int, columns: int) -> list[Trace]:
         maps = {name: values[:, :-1].cpu() for name, values in self.maps.items()}
+        drift = maps["drift"].sum(1, dtype=torch.float64).tolist()
         for i, trace in enumerate(self.traces):
-            trace.drift = float(maps["drift"][i].double().sum())
+            trace.drift = drift[i]
             if self.record_maps:
                 trace.maps = {name: values[i].view(rows, columns) for name, values in maps.items()}
         return self.traces

@@ -33,7 +33,8 @@ class JacobiDrafter(Drafter):
             of plain decoding.
         init: law of drafts entering the window: ``"uniform"``; the recorded target law of the position to the left
             (``"left"``), above (``"above"``) or the mean of both (``"mean"``); ``"left-copy"`` / ``"above-copy"``
-            repeat a token (point mass). Where a neighbour has no law yet the other one, then uniform is used.
+            repeat a token (point mass). A neighbour that has no law yet is replaced by the nearest position to the
+            left or above that has one; in the first row, where nothing is above, the newest token is repeated.
 
     Raises:
         ValueError: ``window`` < 1, or an unknown ``redraw`` or ``init``.

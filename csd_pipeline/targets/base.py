@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -134,9 +135,19 @@ class TargetAdapter(ABC):
     def open(self, prompt: PromptBatch, window: int) -> TargetSession:
         """Start a session with room for the whole image and ``window`` tokens per forward."""
 
+    @property
+    def prompt_room(self) -> int:
+        """Largest number of prompt tokens that fits beside the image."""
+        return 10**9
+
     @abstractmethod
     def decode(self, tokens: Tensor) -> Tensor:
         """[B, N] image codes -> [B, 3, H, W] pixels, about [-1, 1]."""
+
+    @contextmanager
+    def float32_decoder(self):
+        """Within this context :meth:`decode` computes in float32."""
+        yield
 
 
 class CachedSession(TargetSession):

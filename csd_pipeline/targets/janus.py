@@ -6,6 +6,8 @@ unconditional row is the prompt with every token but BOS and BOI replaced by PAD
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
@@ -67,16 +69,29 @@ class JanusAdapter(TargetAdapter):
     def logits(self, hidden: Tensor) -> Tensor:
         return self.model.model.generation_head(hidden)
 
+    @property
+    def prompt_room(self) -> int:
+        return self.language_model.config.max_position_embeddings - self.grid.tokens
+
     def decode(self, tokens: Tensor) -> Tensor:
         return self.model.model.vqmodel.decode(tokens)
+
+    @contextmanager
+    def float32_decoder(self):
+        decoder = self.model.model.vqmodel
+        dtype = decoder.dtype
+        decoder.float()
+        try:
+            yield
+        finally:
+            decoder.to(dtype)
 
     # --- prompt -----------------------------------------------------------------------------------------------------
 
     def format_prompt(self, prompt: str, tokenizer) -> str:
         """The published single-turn image prompt; a tokenizer without Janus' role tokens gets the bare caption."""
-        special = {token for token in (tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token) if token}
-        special |= {self.boi_token(tokenizer), _USER, _ASSISTANT}
-        for token in special:  # a prompt may quote control tokens, it may not use them
+        control = {self.boi_token(tokenizer), _USER, _ASSISTANT, *tokenizer.all_special_tokens}
+        for token in sorted(control, key=len, reverse=True):  # a prompt may quote control tokens, it may not use them
             prompt = prompt.replace(token, " ")
         if _USER in tokenizer.get_vocab():
             prompt = f"{_USER}: {prompt}\n\n{_ASSISTANT}:"
