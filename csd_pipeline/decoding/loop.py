@@ -86,8 +86,10 @@ def decode(
     recorder = TraceRecorder(seeds, grid.tokens, state.tokens.device, maps)
     finished = torch.zeros(images, grid.tokens, dtype=torch.int64, device=state.tokens.device)
     draft_run = drafter.begin(state)
-    share_noise = drafter.shares_noise and not relaxes(relaxation, alignment_filter)
+    relaxed = relaxes(relaxation, alignment_filter)
+    share_noise = drafter.shares_noise and not relaxed
     active, totals, passes = list(range(images)), [0] * images, 0
+    index = torch.arange(images, device=state.tokens.device)
 
     while active:
         logits, window = _forward(session, state, draft_run, drafter.window)
@@ -96,20 +98,22 @@ def decode(
             outcome = verify_shared_noise(window, state.noise)
         else:
             outcome = verify(window, relaxation, alignment_filter, state.noise, state.passes)
-        index = torch.tensor(active, device=state.tokens.device)
-        recorder.record(window, outcome, index, state.passes)
+        recorder.record(window, outcome, index, state.passes, relaxed)
         draft_run.observe(state, window, outcome)
         state.commit(window, outcome)
-        finished[index] = state.tokens[:, :-1]
         passes += 1
 
         before, state.counts = state.counts, _read_counts(state, window)
         for image, old, new in zip(active, before, state.counts, strict=True):
             recorder.advance(image, old, new)
             totals[image] = new
-        if on_pass is not None and on_pass(Progress(passes, totals, finished)) is False:
+        rows = [row for row, count in enumerate(state.counts) if count < grid.tokens]
+        if on_pass is not None or len(rows) < len(active):
+            finished[index] = state.tokens[:, :-1]
+        if on_pass is not None and on_pass(Progress(passes, list(totals), finished)) is False:
             return DecodingResult(finished, recorder.finish(grid.rows, grid.columns), complete=False)
-        active = _drop_finished(active, session, state, draft_run)
+        if len(rows) < len(active):
+            active, index = [active[row] for row in rows], _keep(rows, index, session, state, draft_run)
     return DecodingResult(finished, recorder.finish(grid.rows, grid.columns))
 
 
@@ -125,7 +129,9 @@ def _forward(session: TargetSession, state: DecodingState, draft_run, window_siz
     length = min(window_size - 1, state.grid.tokens - min(state.counts) - 1)
     drafts, laws, fresh = draft_run.propose(state, length)
     logits = session.step(torch.cat([state.last_tokens, drafts], 1), state.committed, max(state.counts))
-    return logits, Window(laws, laws, drafts, fresh, lengths, state.committed)
+    window = Window(laws, laws, drafts, fresh, lengths, state.committed)
+    window.positions = state.upcoming(length + 1)  # the same tensor: its noise is not made twice
+    return logits, window
 
 
 def _laws(warp: Warp, logits: Tensor, state: DecodingState, window: Window) -> Tensor:
@@ -146,17 +152,14 @@ def _read_counts(state: DecodingState, window: Window) -> list[int]:
     return counts
 
 
-def _drop_finished(active: list[int], session: TargetSession, state: DecodingState, draft_run) -> list[int]:
-    """Finished images leave the batch: session, state and drafter keep only the others."""
-    rows = [i for i, count in enumerate(state.counts) if count < state.grid.tokens]
-    if len(rows) == len(active):
-        return active
+def _keep(rows: list[int], index: Tensor, session: TargetSession, state: DecodingState, draft_run) -> Tensor:
+    """Finished images leave the batch: session, state and drafter keep only ``rows``."""
+    kept = torch.tensor(rows, dtype=torch.int64, device=index.device)
     if rows:
-        index = torch.tensor(rows, device=state.tokens.device)
-        session.keep(index)
-        state.keep(index, [state.counts[i] for i in rows])
-        draft_run.keep(index)
-    return [active[i] for i in rows]
+        session.keep(kept)
+        state.keep(kept, [state.counts[row] for row in rows])
+        draft_run.keep(kept)
+    return index[kept]
 
 
 __all__ = ["DecodingResult", "NonFiniteLogits", "Progress", "Verification", "decode"]

@@ -16,6 +16,7 @@ _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
+_TABLE_LIMIT = 2**23  # floats: up to here the Gumbel noise of a whole batch is made once and kept
 
 
 class Purpose(IntEnum):
@@ -31,20 +32,20 @@ class Purpose(IntEnum):
 def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
     """Four 32-bit words per counter; all arguments are int64 tensors holding 32-bit words, broadcast together.
 
-    Products of two 32-bit words wrap in int64, but the low and the high word extracted by masking are still right.
+    The even and the odd words travel stacked, [2, ...], which halves the number of operations. Products of two 32-bit
+    words wrap in int64, but the low and the high word extracted by masking are still right.
     """
     c0, c1, c2, c3 = torch.broadcast_tensors(*counter)
-    k0, k1 = key
-    for _ in range(_ROUNDS):
-        product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c1, c2, c3 = (
-            ((product1 >> 32) & _MASK) ^ c1 ^ k0,
-            product1 & _MASK,
-            ((product0 >> 32) & _MASK) ^ c3 ^ k1,
-            product0 & _MASK,
-        )
-        k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
-    return c0, c1, c2, c3
+    even, odd, keys = torch.stack([c0, c2]), torch.stack([c1, c3]), torch.stack(torch.broadcast_tensors(*key))
+    keys = keys.view(2, *(1,) * (c0.dim() - keys.dim() + 1), *keys.shape[1:])
+    column = (2, *(1,) * c0.dim())
+    multipliers = torch.tensor(_MULTIPLIERS, device=c0.device).view(column)
+    weyl = torch.tensor(_WEYL, device=c0.device).view(column)
+    for number in range(_ROUNDS):
+        product = even * multipliers
+        high, low = ((product >> 32) & _MASK).flip(0), (product & _MASK).flip(0)
+        even, odd = high ^ odd ^ ((keys + number * weyl) & _MASK), low
+    return even[0], odd[0], even[1], odd[1]
 
 
 def seed_words(seeds: list[int], device: torch.device | str = "cpu") -> Tensor:
@@ -60,33 +61,52 @@ class IndexedNoise:
 
     Args:
         seeds: [B, 2] int64 from :func:`seed_words`.
+        positions: number of positions an image has, if known; lets the Gumbel noise of a small vocabulary be kept.
     """
 
-    def __init__(self, seeds: Tensor):
-        self.seeds = seeds
+    def __init__(self, seeds: Tensor, positions: int = 0):
+        self.seeds, self.positions = seeds, positions
+        self._table: Tensor | None = None
+        self._last: tuple | None = None
 
     def keep(self, rows: Tensor) -> IndexedNoise:
         """The noise of the images ``rows`` (int64 indices) only."""
-        return IndexedNoise(self.seeds[rows])
+        kept = IndexedNoise(self.seeds[rows], self.positions)
+        kept._table = None if self._table is None else self._table[rows]
+        return kept
+
+    def uniform(self, position: Tensor, purpose: Purpose, draw: Tensor) -> Tensor:
+        """Float32 in [0, 1), shaped like ``position`` [B, ...]; ``draw`` [B] numbers the passes of each image.
+
+        One block of four words serves the four purposes, and a repeated request for the same two tensors (neither of
+        which may be changed in place) is answered from memory.
+        """
+        if self._last is None or self._last[0] is not position or self._last[1] is not draw:
+            numbers = draw.view((-1,) + (1,) * (position.dim() - 1))
+            counter = (position, numbers, torch.ones_like(numbers), torch.zeros_like(numbers))
+            self._last = (position, draw, philox4x32(counter, self._key(position.dim())))
+        word = self._last[2][int(purpose) - 1]
+        return (word >> 8).to(torch.float32) * 2.0**-24
+
+    def gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
+        """[B, L, V] standard Gumbel noise of the absolute positions [B, L]; independent of pass and window."""
+        if self.positions * len(self.seeds) * vocabulary > _TABLE_LIMIT or self.positions == 0:
+            return self._gumbel(position, vocabulary)
+        if self._table is None or self._table.shape[-1] != vocabulary:
+            everywhere = torch.arange(self.positions, device=position.device).expand(len(self.seeds), -1)
+            self._table = self._gumbel(everywhere, vocabulary)
+        inside = position.clamp(max=self.positions - 1)  # padding beyond the image gets noise that is never used
+        return self._table.gather(1, inside[..., None].expand(-1, -1, vocabulary))
+
+    def _gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
+        """The uniform keeps its resolution near zero (2**-32), so improbable tokens win as often as they should."""
+        lanes = torch.arange((vocabulary + 3) // 4, device=position.device)
+        zero = torch.zeros((), dtype=torch.int64, device=position.device)
+        words = philox4x32((position[..., None], zero, zero, lanes), self._key(position.dim() + 1))
+        words = torch.stack(words, dim=-1).flatten(-2)[..., :vocabulary]
+        uniform = (words.to(torch.float32) + 0.5).mul_(2.0**-32).clamp_(max=1 - 2.0**-24)
+        return -torch.log(-torch.log1p(-uniform))
 
     def _key(self, dims: int) -> tuple[Tensor, Tensor]:
         shape = (-1,) + (1,) * (dims - 1)
         return self.seeds[:, 0].view(shape), self.seeds[:, 1].view(shape)
-
-    def uniform(self, position: Tensor, purpose: Purpose, draw: Tensor) -> Tensor:
-        """Float32 in [0, 1), shaped like ``position`` [B, ...]; ``draw`` [B] numbers the passes of each image."""
-        counter = (position, torch.full_like(position, int(purpose)), draw.view((-1,) + (1,) * (position.dim() - 1)))
-        word = philox4x32((*counter, torch.zeros_like(position)), self._key(position.dim()))[0]
-        return (word >> 8).to(torch.float32) * 2.0**-24
-
-    def gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
-        """[B, L, V] standard Gumbel noise of the absolute positions [B, L]; independent of pass and window.
-
-        The uniform keeps its resolution near zero (2**-32), so improbable tokens win as often as they should.
-        """
-        lanes = torch.arange((vocabulary + 3) // 4, device=position.device)
-        zero = torch.zeros((), dtype=torch.int64, device=position.device)
-        counter = (position.unsqueeze(-1), zero + int(Purpose.GUMBEL), zero, lanes)
-        words = torch.stack(philox4x32(counter, self._key(position.dim() + 1)), dim=-1).flatten(-2)[..., :vocabulary]
-        uniform = (words.to(torch.float32) + 0.5).mul_(2.0**-32).clamp_(max=1 - 2.0**-24)
-        return -torch.log(-torch.log1p(-uniform))

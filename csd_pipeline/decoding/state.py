@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -37,18 +37,25 @@ class DecodingState:
     committed: Tensor
     passes: Tensor
     counts: list[int]
+    _upcoming: Tensor | None = field(default=None, repr=False)
 
     @classmethod
     def start(cls, grid: Grid, vocabulary: int, seeds: Tensor) -> DecodingState:
         images = len(seeds)
         zeros = torch.zeros(images, dtype=torch.int64, device=seeds.device)
         tokens = torch.zeros(images, grid.tokens + 1, dtype=torch.int64, device=seeds.device)
-        return cls(grid, vocabulary, IndexedNoise(seeds), tokens, zeros, zeros.clone(), [0] * images)
+        return cls(grid, vocabulary, IndexedNoise(seeds, grid.tokens), tokens, zeros, zeros.clone(), [0] * images)
 
     @property
     def last_tokens(self) -> Tensor:
         """[B, 1] newest committed token of each image."""
         return self.tokens.gather(1, (self.committed - 1)[:, None])
+
+    def upcoming(self, count: int) -> Tensor:
+        """[B, count] int64, the positions after the committed ones; the same tensor until the next commit."""
+        if self._upcoming is None or self._upcoming.shape[1] != count:
+            self._upcoming = self.committed[:, None] + torch.arange(count, device=self.committed.device)
+        return self._upcoming
 
     def room(self) -> Tensor:
         """[B] drafts that still fit: one token of every pass is the target's own."""
@@ -70,9 +77,10 @@ class DecodingState:
         self.tokens.scatter_(1, target, run)
         self.committed = self.committed + outcome.accepted + 1
         self.passes = self.passes + 1
+        self._upcoming = None
 
     def keep(self, rows: Tensor, counts: list[int]) -> None:
         """Drop every image but ``rows`` (int64 indices); ``counts`` are their committed tokens, known to the host."""
         self.noise = self.noise.keep(rows)
         self.tokens, self.committed, self.passes = self.tokens[rows], self.committed[rows], self.passes[rows]
-        self.counts = counts
+        self.counts, self._upcoming = counts, None

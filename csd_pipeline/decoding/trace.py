@@ -91,8 +91,13 @@ class TraceRecorder:
         names = ("drift", "entropy", "acceptance", "passes") if maps else ("drift",)
         self.maps = {name: torch.zeros(len(seeds), tokens + 1, device=device) for name in names}
 
-    def record(self, window: Window, outcome: Verification, images: Tensor, passes: Tensor) -> None:
-        """Write the maps of the tokens a pass commits; ``images`` [B] are their rows in the maps."""
+    def record(self, window: Window, outcome: Verification, images: Tensor, passes: Tensor, relaxed: bool) -> None:
+        """Write the maps of the tokens a pass commits; ``images`` [B] are their rows in the maps.
+
+        An exact run spends no drift, so without maps there is nothing to write.
+        """
+        if not (self.record_maps or relaxed):
+            return
         slot = torch.arange(window.drafts.shape[1] + 1, device=images.device)
         position = torch.where(slot <= outcome.accepted[:, None], window.positions, self.count)
         index = (images[:, None].expand_as(position), position)

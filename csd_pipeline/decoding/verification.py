@@ -39,6 +39,9 @@ def verify_shared_noise(window: Window, noise: IndexedNoise) -> Verification:
     The result is token for token the picture of plain decoding (Gumbel-coupled Jacobi decoding, cf. arXiv 2510.24211).
     """
     choice = draw_by_race(window.target_laws, noise.gumbel(window.positions, window.target_laws.shape[-1]))
+    if choice.shape[1] == 1:  # nothing to verify: one token of plain decoding
+        none = window.draft_laws[..., 0]
+        return Verification(window.lengths, choice[:, 0], window.fresh, none, none, choice)
     kept = (choice[:, :-1] == window.drafts) & window.valid
     accepted = _leading(kept)
     return Verification(
@@ -64,16 +67,19 @@ def verify(window: Window, relaxation, alignment_filter, noise: IndexedNoise, dr
         noise: indexed noise of the images.
         draw: [B] int64, number of the pass of each image.
     """
+    if window.drafts.shape[1] == 0:
+        return verify_shared_noise(window, noise)  # nothing to verify: one token of plain decoding
     mass, drift = _accepted_mass(window, relaxation, alignment_filter)
     acceptance = window.vanilla
     if mass is not None:
         at_drafts = mass.gather(-1, window.drafts.unsqueeze(-1)).squeeze(-1)
         acceptance = (at_drafts / window.q_draft).clamp(max=1.0).nan_to_num_(0.0)
-    uniform = noise.uniform(window.positions[:, :-1], Purpose.VERIFY, draw)
+    uniform = noise.uniform(window.positions, Purpose.VERIFY, draw)[:, :-1]
     accepted = _leading((uniform < acceptance) & window.valid)
     position, law = _at(window.positions, accepted), _at(window.target_laws, accepted)
     bonus = draw_by_race(law, noise.gumbel(position[:, None], law.shape[-1])[:, 0])
-    repaired = draw_by_inverse_cdf(_residual_weights(window, accepted, mass), noise.uniform(position, Purpose.RESIDUAL, draw))
+    repair_uniform = _at(noise.uniform(window.positions, Purpose.RESIDUAL, draw), accepted)
+    repaired = draw_by_inverse_cdf(_residual_weights(window, accepted, mass), repair_uniform)
     return Verification(
         accepted=accepted,
         next_token=torch.where(accepted == window.lengths, bonus, repaired),
@@ -91,7 +97,7 @@ def _accepted_mass(window: Window, relaxation, alignment_filter) -> tuple[Tensor
     mass = relaxation.relaxed_mass(window)
     if alignment_filter is not None:
         gate = alignment_filter.gate(window, _overshoot(mass, window.p))
-        mass = vanilla + gate.unsqueeze(-1) * (mass - vanilla)
+        mass = torch.lerp(vanilla, mass, gate.unsqueeze(-1))
     return mass, _overshoot(mass, window.p)
 
 
@@ -106,8 +112,6 @@ def relaxes(relaxation, alignment_filter) -> bool:
 
 def _residual_weights(window: Window, accepted: Tensor, mass: Tensor | None) -> Tensor:
     """[B, V] unnormalised residual law at the first rejected slot of each image."""
-    if window.drafts.shape[1] == 0:
-        return window.target_laws[:, 0]
     slot = accepted.clamp(max=window.drafts.shape[1] - 1)
     return residual(_at(window.p, slot), _at(window.q if mass is None else mass, slot))
 

@@ -22,7 +22,7 @@ class EntryLaws:
 
     def __init__(self, init: str, state: DecodingState, window: int):
         self.init, self.columns = init, state.grid.columns
-        self.needs_laws = init in ("left", "above", "mean")
+        self.needs_laws = window > 1 and init in ("left", "above", "mean")
         self.size = self.columns + window + 1
         shape = (len(state.counts), self.size + 1 if self.needs_laws else 0, state.vocabulary)
         self.ring = torch.zeros(shape, device=state.tokens.device)

@@ -53,36 +53,42 @@ class JacobiDrafter(Drafter):
         return self.config.redraw == "gumbel"
 
     def begin(self, state: DecodingState) -> JacobiRun:
-        return JacobiRun(self.config.redraw, EntryLaws(self.config.init, state, self.config.window))
+        return JacobiRun(self.config.window, self.config.redraw, EntryLaws(self.config.init, state, self.config.window))
 
 
 class JacobiRun(DraftRun):
     """Surviving drafts of the last window, and how many of them each image has."""
 
-    def __init__(self, redraw: str, entry: EntryLaws):
-        self.redraw, self.entry = redraw, entry
+    def __init__(self, window: int, redraw: str, entry: EntryLaws):
+        self.window, self.redraw, self.entry = window, redraw, entry
         self.drafts: Tensor | None = None  # [B, T] int64
         self.laws: Tensor | None = None  # [B, T, V]
         self.surviving: Tensor | None = None  # [B] int64
 
     def propose(self, state: DecodingState, length: int) -> tuple[Tensor, Tensor, Tensor]:
+        if length == 0:
+            none = torch.zeros(len(state.counts), 0, dtype=torch.int64, device=state.tokens.device)
+            return none, none.new_zeros(*none.shape, state.vocabulary, dtype=torch.float32), none.bool()
         slot = torch.arange(length, device=state.tokens.device)
-        positions = state.committed[:, None] + slot
+        positions = state.upcoming(length + 1)[:, :-1]
         kept = slot < self.surviving[:, None]
         drafts, laws = _fit(self.drafts, length), _fit(self.laws, length)
         entry_laws = self.entry.laws(state, positions, drafts, self.surviving)
         forced = state.forced(positions)
         if forced is not None:
             entry_laws = force_tokens(entry_laws, forced)
-        entry_drafts = self._draw_entries(state, positions, entry_laws)
+        entry_drafts = self._draw_entries(state, entry_laws)
         return torch.where(kept, drafts, entry_drafts), torch.where(kept[..., None], laws, entry_laws), ~kept
 
-    def _draw_entries(self, state: DecodingState, positions: Tensor, laws: Tensor) -> Tensor:
+    def _draw_entries(self, state: DecodingState, laws: Tensor) -> Tensor:
+        positions = state.upcoming(laws.shape[1] + 1)
         if self.redraw == "gumbel":
-            return draw_by_race(laws, state.noise.gumbel(positions, laws.shape[-1]))
-        return draw_by_inverse_cdf(laws, state.noise.uniform(positions, Purpose.ENTRY, state.passes))
+            return draw_by_race(laws, state.noise.gumbel(positions[:, :-1], laws.shape[-1]))
+        return draw_by_inverse_cdf(laws, state.noise.uniform(positions, Purpose.ENTRY, state.passes)[:, :-1])
 
     def observe(self, state: DecodingState, window: Window, outcome: Verification) -> None:
+        if self.window == 1:
+            return  # plain decoding: nothing is ever drafted
         self.entry.record(window)
         drafts = self._redraw(state, window, outcome)
         last = drafts.shape[1] - 1
@@ -108,6 +114,8 @@ class JacobiRun(DraftRun):
         return torch.cat([torch.where(outcome.kept, window.drafts, drawn[:, :-1]), drawn[:, -1:]], 1)
 
     def keep(self, rows: Tensor) -> None:
+        if self.drafts is None:
+            return
         self.drafts, self.laws, self.surviving = self.drafts[rows], self.laws[rows], self.surviving[rows]
         self.entry.keep(rows)
 
