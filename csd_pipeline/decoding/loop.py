@@ -88,7 +88,7 @@ def decode(
     draft_run = drafter.begin(state)
     relaxed = relaxes(relaxation, alignment_filter)
     share_noise = drafter.shares_noise and not relaxed
-    active, totals, passes = list(range(images)), [0] * images, 0
+    active, totals = list(range(images)), [0] * images
     index = torch.arange(images, device=state.tokens.device)
 
     while active:
@@ -101,7 +101,6 @@ def decode(
         recorder.record(window, outcome, index, state.passes, relaxed)
         draft_run.observe(state, window, outcome)
         state.commit(window, outcome)
-        passes += 1
 
         before, state.counts = state.counts, _read_counts(state, window)
         for image, old, new in zip(active, before, state.counts, strict=True):
@@ -110,7 +109,7 @@ def decode(
         rows = [row for row, count in enumerate(state.counts) if count < grid.tokens]
         if on_pass is not None or len(rows) < len(active):
             finished[index] = state.tokens[:, :-1]
-        if on_pass is not None and on_pass(Progress(passes, list(totals), finished)) is False:
+        if on_pass is not None and on_pass(Progress(state.passes, list(totals), finished)) is False:
             return DecodingResult(finished, recorder.finish(grid.rows, grid.columns), complete=False)
         if len(rows) < len(active):
             active, index = [active[row] for row in rows], _keep(rows, index, session, state, draft_run)

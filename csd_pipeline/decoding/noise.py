@@ -16,7 +16,8 @@ _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
-_TABLE_LIMIT = 2**23  # floats: up to here the Gumbel noise of a whole batch is made once and kept
+_TABLE_LIMIT = 2**23  # floats: up to here noise is made ahead and kept, the same numbers for fewer operations
+_PASSES_AHEAD = 16
 
 
 class Purpose(IntEnum):
@@ -66,37 +67,58 @@ class IndexedNoise:
 
     def __init__(self, seeds: Tensor, positions: int = 0):
         self.seeds, self.positions = seeds, positions
-        self._table: Tensor | None = None
+        self._gumbel_table: Tensor | None = None  # [B, N, V]
+        self._uniform_table: tuple[int, Tensor] | None = None  # number of the block of passes, [B, passes, 4, N]
         self._last: tuple | None = None
 
     def keep(self, rows: Tensor) -> IndexedNoise:
         """The noise of the images ``rows`` (int64 indices) only."""
         kept = IndexedNoise(self.seeds[rows], self.positions)
-        kept._table = None if self._table is None else self._table[rows]
+        if self._gumbel_table is not None:
+            kept._gumbel_table = self._gumbel_table[rows]
         return kept
 
-    def uniform(self, position: Tensor, purpose: Purpose, draw: Tensor) -> Tensor:
-        """Float32 in [0, 1), shaped like ``position`` [B, ...]; ``draw`` [B] numbers the passes of each image.
+    def uniform(self, position: Tensor, purpose: Purpose, draw: Tensor | int) -> Tensor:
+        """Float32 in [0, 1), shaped like ``position`` [B, ...].
 
-        One block of four words serves the four purposes, and a repeated request for the same two tensors (neither of
-        which may be changed in place) is answered from memory.
+        Args:
+            position: absolute positions; must not be changed in place (a repeated request is answered from memory).
+            purpose: any but GUMBEL.
+            draw: number of the pass, one for all images or [B] int64.
         """
+        ahead = 4 * _PASSES_AHEAD * self.positions * len(self.seeds)
+        if isinstance(draw, int) and 0 < ahead <= _TABLE_LIMIT:
+            rows = self._uniforms_ahead(draw)[:, draw % _PASSES_AHEAD, int(purpose) - 1]
+            inside = position.clamp(max=self.positions - 1)  # padding beyond the image gets noise that is never used
+            return rows.gather(1, inside.view(len(rows), -1)).view(position.shape)
         if self._last is None or self._last[0] is not position or self._last[1] is not draw:
-            numbers = draw.view((-1,) + (1,) * (position.dim() - 1))
-            counter = (position, numbers, torch.ones_like(numbers), torch.zeros_like(numbers))
-            self._last = (position, draw, philox4x32(counter, self._key(position.dim())))
-        word = self._last[2][int(purpose) - 1]
-        return (word >> 8).to(torch.float32) * 2.0**-24
+            draws = torch.as_tensor(draw, device=position.device).expand(len(position))
+            self._last = (position, draw, self._words(position, draws.view(-1, *(1,) * (position.dim() - 1))))
+        return _unit(self._last[2][int(purpose) - 1])
+
+    def _words(self, position: Tensor, draw: Tensor) -> tuple[Tensor, ...]:
+        """One block of four words per (position, draw): one word for each purpose."""
+        counter = (position, draw, torch.ones_like(draw), torch.zeros_like(draw))
+        return philox4x32(counter, self._key(position.dim()))
+
+    def _uniforms_ahead(self, draw: int) -> Tensor:
+        block = draw // _PASSES_AHEAD
+        if self._uniform_table is None or self._uniform_table[0] != block:
+            device = self.seeds.device
+            position = torch.arange(self.positions, device=device).expand(len(self.seeds), 1, -1)
+            draws = block * _PASSES_AHEAD + torch.arange(_PASSES_AHEAD, device=device)[None, :, None]
+            self._uniform_table = (block, _unit(torch.stack(self._words(position, draws), dim=2)))
+        return self._uniform_table[1]
 
     def gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
         """[B, L, V] standard Gumbel noise of the absolute positions [B, L]; independent of pass and window."""
         if self.positions * len(self.seeds) * vocabulary > _TABLE_LIMIT or self.positions == 0:
             return self._gumbel(position, vocabulary)
-        if self._table is None or self._table.shape[-1] != vocabulary:
+        if self._gumbel_table is None or self._gumbel_table.shape[-1] != vocabulary:
             everywhere = torch.arange(self.positions, device=position.device).expand(len(self.seeds), -1)
-            self._table = self._gumbel(everywhere, vocabulary)
+            self._gumbel_table = self._gumbel(everywhere, vocabulary)
         inside = position.clamp(max=self.positions - 1)  # padding beyond the image gets noise that is never used
-        return self._table.gather(1, inside[..., None].expand(-1, -1, vocabulary))
+        return self._gumbel_table.gather(1, inside[..., None].expand(-1, -1, vocabulary))
 
     def _gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
         """The uniform keeps its resolution near zero (2**-32), so improbable tokens win as often as they should."""
@@ -110,3 +132,8 @@ class IndexedNoise:
     def _key(self, dims: int) -> tuple[Tensor, Tensor]:
         shape = (-1,) + (1,) * (dims - 1)
         return self.seeds[:, 0].view(shape), self.seeds[:, 1].view(shape)
+
+
+def _unit(word: Tensor) -> Tensor:
+    """32-bit words to float32 in [0, 1)."""
+    return (word >> 8).to(torch.float32) * 2.0**-24

@@ -26,7 +26,7 @@ class DecodingState:
         noise: indexed noise of the active images.
         tokens: [B, N + 1] int64 committed tokens (the last column collects writes that do not count).
         committed: [B] int64, committed tokens per image.
-        passes: [B] int64, passes each image has been through; numbers its random draws.
+        passes: passes so far; numbers the random draws (all images of a batch start together).
         counts: ``committed`` as last read by the host.
     """
 
@@ -35,7 +35,7 @@ class DecodingState:
     noise: IndexedNoise
     tokens: Tensor
     committed: Tensor
-    passes: Tensor
+    passes: int
     counts: list[int]
     _upcoming: Tensor | None = field(default=None, repr=False)
 
@@ -44,7 +44,7 @@ class DecodingState:
         images = len(seeds)
         zeros = torch.zeros(images, dtype=torch.int64, device=seeds.device)
         tokens = torch.zeros(images, grid.tokens + 1, dtype=torch.int64, device=seeds.device)
-        return cls(grid, vocabulary, IndexedNoise(seeds, grid.tokens), tokens, zeros, zeros.clone(), [0] * images)
+        return cls(grid, vocabulary, IndexedNoise(seeds, grid.tokens), tokens, zeros, 0, [0] * images)
 
     @property
     def last_tokens(self) -> Tensor:
@@ -82,5 +82,5 @@ class DecodingState:
     def keep(self, rows: Tensor, counts: list[int]) -> None:
         """Drop every image but ``rows`` (int64 indices); ``counts`` are their committed tokens, known to the host."""
         self.noise = self.noise.keep(rows)
-        self.tokens, self.committed, self.passes = self.tokens[rows], self.committed[rows], self.passes[rows]
+        self.tokens, self.committed = self.tokens[rows], self.committed[rows]
         self.counts, self._upcoming = counts, None

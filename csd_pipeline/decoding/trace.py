@@ -91,7 +91,7 @@ class TraceRecorder:
         names = ("drift", "entropy", "acceptance", "passes") if maps else ("drift",)
         self.maps = {name: torch.zeros(len(seeds), tokens + 1, device=device) for name in names}
 
-    def record(self, window: Window, outcome: Verification, images: Tensor, passes: Tensor, relaxed: bool) -> None:
+    def record(self, window: Window, outcome: Verification, images: Tensor, passes: int, relaxed: bool) -> None:
         """Write the maps of the tokens a pass commits; ``images`` [B] are their rows in the maps.
 
         An exact run spends no drift, so without maps there is nothing to write.
@@ -106,7 +106,7 @@ class TraceRecorder:
         if self.record_maps:
             self.maps["entropy"][index] = entropy(window.target_laws)
             self.maps["acceptance"][index] = torch.where(tested, _pad(outcome.acceptance, 0.0), torch.nan)
-            self.maps["passes"][index] = (passes[:, None] + 1).expand_as(position).float()
+            self.maps["passes"][index] = float(passes + 1)
 
     def advance(self, image: int, before: int, after: int) -> None:
         """Host-side counts of one pass of one image."""

@@ -54,7 +54,7 @@ def verify_shared_noise(window: Window, noise: IndexedNoise) -> Verification:
     )
 
 
-def verify(window: Window, relaxation, alignment_filter, noise: IndexedNoise, draw: Tensor) -> Verification:
+def verify(window: Window, relaxation, alignment_filter, noise: IndexedNoise, draw: Tensor | int) -> Verification:
     """Modified rejection sampling with a relaxed acceptance probability (Leviathan et al., arXiv 2211.17192).
 
     ``f = f_van + gate (f_rule - f_van)``. First rejection: one token from the optimal residual ``[p - q f]+``, which
@@ -65,7 +65,7 @@ def verify(window: Window, relaxation, alignment_filter, noise: IndexedNoise, dr
         relaxation: the acceptance rule.
         alignment_filter: gate of the rule, or None (gate 1 everywhere).
         noise: indexed noise of the images.
-        draw: [B] int64, number of the pass of each image.
+        draw: number of the pass, one for all images or [B] int64.
     """
     if window.drafts.shape[1] == 0:
         return verify_shared_noise(window, noise)  # nothing to verify: one token of plain decoding
