@@ -9,6 +9,7 @@ import torch
 import transformers
 
 from . import __version__
+from .checks import construct, require_choice
 
 
 def describe(part) -> dict | None:
@@ -18,7 +19,35 @@ def describe(part) -> dict | None:
     return {"_class_name": type(part).__name__} | {k: v for k, v in part.config.items() if not k.startswith("_")}
 
 
-def make_recipes(pipeline, prompts: list[str] | None, negative: list[str] | None, seeds: list[int], warp, parts: dict) -> list[dict]:
+def rebuild_parts(recipe: dict) -> dict:
+    """``{"drafter", "relaxation", "alignment_filter"}`` as objects, from what :func:`describe` wrote into a recipe.
+
+    Raises:
+        ValueError: a part or option this version does not know, or a value outside its range.
+    """
+    from .alignment import build_filter
+    from .drafters import DRAFTERS
+    from .relaxation import RELAXATIONS
+
+    wanted = recipe.get("alignment_filter")
+    return {
+        "drafter": _rebuild("drafter", DRAFTERS, recipe),
+        "relaxation": _rebuild("relaxation", RELAXATIONS, recipe),
+        "alignment_filter": build_filter(wanted) if wanted else None,
+    }
+
+
+def _rebuild(kind: str, registry: dict, recipe: dict):
+    part = recipe.get(kind) or {}
+    classes = {cls.__name__: cls for cls in registry.values()}
+    require_choice(f"{kind} in the recipe", part.get("_class_name", ""), classes)
+    knobs = {name: value for name, value in part.items() if not name.startswith("_")}
+    return construct(classes[part["_class_name"]], knobs)
+
+
+def make_recipes(
+    pipeline, prompts: list[str] | None, negative: list[str] | None, seeds: list[int], warp, parts: dict
+) -> list[dict]:
     """One recipe per image.
 
     Args:

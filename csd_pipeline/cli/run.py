@@ -1,0 +1,189 @@
+"""Runs a job: loads the model once, draws batch by batch, saves every picture as soon as it is done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from dataclasses import dataclass, field
+
+import click
+import torch
+from PIL.Image import Resampling
+
+from csd_pipeline.components import PARTS, complete_parts
+from csd_pipeline.decoding import Warp
+from csd_pipeline.decoding.verification import relaxes
+from csd_pipeline.picture_file import picture_bytes
+from csd_pipeline.presets import build_parts, read_preset
+from csd_pipeline.recipe import describe, rebuild_parts
+
+from .devices import choose_device, choose_dtype, choose_threads
+from .errors import note, quiet_libraries, status
+from .files import write_whole
+from .jobs import Image, Job
+from .parts import choose_parts, knob_text
+
+
+def run_job(job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verbose: bool) -> int:
+    """Draw and save every image; returns how many were saved (fewer than asked for after Ctrl-C).
+
+    Args:
+        machine: the wishes ``device``, ``dtype``, ``threads``.
+        batch: images drawn at once.
+        scale: enlargement of the saved picture.
+        maps: also save a sheet of maps per picture.
+    """
+    results = Results(job, scale)
+    try:
+        quiet_libraries()
+        parts, numbers = _method_before_loading(job)
+        with status(f"loading {job.model}"):
+            pipeline, reasons = _load(job, machine)
+        if verbose:
+            note("\n".join(reasons))
+        if job.recipe is None and job.parts.preset is None:
+            parts = choose_parts(job.parts, {name: getattr(pipeline, name) for name in PARTS})
+        parts = complete_parts(**parts)
+        pipeline.register_modules(**parts)
+        if verbose:
+            for kind, part in parts.items():
+                note(f"{kind.replace('_', ' ')}: {knob_text(describe(part))}")
+        if job.seed_is_random:
+            note(f"seed {job.images[0].seed}")
+        for start in range(0, len(job.images), batch):
+            images = job.images[start : start + batch]
+            _show_progress(pipeline, start, len(images), len(job.images))
+            results.save(images, *_draw(pipeline, images, job, numbers, maps))
+    except KeyboardInterrupt:
+        note(f"\ninterrupted: {results.saved} of {len(job.images)} pictures saved")
+    return results.saved
+
+
+def _method_before_loading(job: Job) -> tuple[dict, dict]:
+    """Parts and sampling numbers; raises ValueError for whatever is wrong with them before a model is loaded."""
+    if job.recipe is not None:
+        parts, numbers = rebuild_parts(job.recipe), job.sampling.numbers()
+    else:
+        preset = read_preset(job.parts.preset or "exact")
+        parts = choose_parts(job.parts, build_parts(preset))
+        numbers = (preset["call"] if job.parts.preset else {}) | job.sampling.numbers()
+    Warp(**numbers)
+    return parts, numbers
+
+
+def _load(job: Job, machine: dict) -> tuple:
+    """The pipeline, and lines saying where and how it computes, and why."""
+    from csd_pipeline import CSDAutoregressivePipeline
+
+    device, device_reason = choose_device(machine["device"])
+    wanted, from_recipe = machine["dtype"], job.recipe is not None and machine["dtype"] == "auto"
+    dtype, dtype_reason = choose_dtype(job.recipe.get("dtype", "auto") if from_recipe else wanted, device)
+    threads, threads_reason = choose_threads(machine["threads"])
+    torch.set_num_threads(threads)
+    pipeline = CSDAutoregressivePipeline.from_pretrained(job.model, dtype=getattr(torch, dtype)).to(device)
+    return pipeline, [
+        f"model: {job.model}",
+        f"device: {device} ({device_reason})",
+        f"dtype: {dtype} ({'as in the recipe' if from_recipe else dtype_reason})",
+        f"threads: {threads} ({threads_reason})",
+    ]
+
+
+def _show_progress(pipeline, start: int, count: int, total: int) -> None:
+    name = f"picture {start + 1}" if count == 1 else f"pictures {start + 1}-{start + count}"
+    pipeline.set_progress_bar_config(
+        disable=not sys.stderr.isatty(),
+        leave=False,
+        dynamic_ncols=True,
+        desc=name if total == 1 else f"{name} of {total}",
+        bar_format="{desc} {percentage:3.0f}% {bar} {n_fmt}/{total_fmt} tokens, {elapsed}<{remaining}{postfix}",
+    )
+
+
+def _draw(pipeline, images: list[Image], job: Job, numbers: dict, maps: bool) -> tuple:
+    """Output of the pipeline and a digest of each image's tokens."""
+    tokens = None
+
+    def keep_tokens(pipe, step, timestep, tensors):
+        nonlocal tokens
+        tokens = tensors["latents"]
+        return {}
+
+    output = pipeline(
+        [image.prompt for image in images],
+        negative_prompt=job.sampling.negative_prompt,
+        seed=[image.seed for image in images],
+        callback_on_step_end=keep_tokens,
+        callback_on_step_end_tensor_inputs=["latents"],
+        record_maps=maps,
+        **numbers,
+    )
+    exact = not relaxes(pipeline.relaxation, pipeline.alignment_filter)
+    return output, [tokens_digest(row) for row in tokens], exact
+
+
+def tokens_digest(tokens: torch.Tensor) -> str:
+    """SHA-256 of token ids [N] as little-endian 32-bit integers: says whether two pictures have the same tokens."""
+    return hashlib.sha256(tokens.cpu().numpy().astype("<i4").tobytes()).hexdigest()
+
+
+@dataclass
+class Results:
+    """Saves finished pictures and says so, one line each."""
+
+    job: Job
+    scale: int
+    saved: int = 0
+    traces: list[dict] = field(default_factory=list)
+
+    def save(self, images: list[Image], output, digests: list[str], exact: bool) -> None:
+        """Write pictures, sheets and traces of one batch."""
+        for i, image in enumerate(images):
+            picture, trace = output.images[i], output.traces[i]
+            recipe = output.recipes[i] | {"tokens_sha256": digests[i]}
+            enlarged = picture
+            if self.scale > 1:
+                size = (picture.width * self.scale, picture.height * self.scale)
+                enlarged = picture.resize(size, Resampling.LANCZOS)
+            content = picture_bytes(enlarged, recipe)
+            path = self.job.destination.write_picture(content, image.prompt, image.seed)
+            self.saved += 1
+            entry = {"prompt": image.prompt, **trace.to_dict(), "exact": exact and trace.drift == 0, "file": str(path)}
+            if trace.maps.get("entropy") is not None:
+                entry["maps"] = str(self._save_sheet(picture, trace, path.stem))
+            self.traces.append(entry)
+            click.echo(report_line(entry))
+            self._compare(digests[i])
+        if self.job.json_file is not None:
+            content = json.dumps(self.traces, indent=2).encode() + b"\n"
+            first = self.saved == len(images)
+            overwrite = self.job.destination.overwrite or not first
+            self.job.json_file = write_whole(self.job.json_file, content, overwrite)
+
+    def _save_sheet(self, picture, trace, stem: str):
+        import io
+
+        from csd_pipeline.evaluation.maps import sheet
+
+        buffer = io.BytesIO()
+        sheet(picture, trace).save(buffer, "PNG")
+        return self.job.destination.write(buffer.getvalue(), f"{stem}-maps.png")
+
+    def _compare(self, digest: str) -> None:
+        """After ``--from``: are they really the same tokens?"""
+        before = (self.job.recipe or {}).get("tokens_sha256")
+        if before == digest:
+            note("the same tokens as in the given picture")
+        elif before is not None:
+            versions = ", ".join(f"{k} {v}" for k, v in self.job.recipe.get("versions", {}).items())
+            note(f"warning: other tokens than in the given picture, which was drawn with {versions}")
+
+
+def report_line(entry: dict) -> str:
+    """One line about one picture, from its trace."""
+    line = (
+        f"{entry['file']}  {entry['seconds']:.1f} s  {entry['tokens_per_step']:.2f} tokens/step  "
+        f"{entry['nfe']} forwards for {entry['tokens']} tokens  drift {entry['drift_per_token']:.4f}/token"
+    )
+    return f"{line}  exact" if entry["exact"] else line

@@ -1,0 +1,42 @@
+import os
+
+import pytest
+
+from csd_pipeline.cli import devices
+
+
+def test_auto_dtype_follows_the_device(monkeypatch):
+    assert devices.choose_dtype("auto", "cpu")[0] == "float32"
+    monkeypatch.setattr(devices, "supports_bfloat16", lambda device: True)
+    assert devices.choose_dtype("auto", "cuda")[0] == "bfloat16"
+    monkeypatch.setattr(devices, "supports_bfloat16", lambda device: False)
+    name, reason = devices.choose_dtype("auto", "cuda:1")
+    assert name == "float16"
+    assert "bfloat16" in reason
+    with pytest.raises(ValueError, match="cuda does not compute in bfloat16"):
+        devices.choose_dtype("bf16", "cuda")
+
+
+def test_short_names_and_unknown_ones():
+    assert devices.choose_dtype("fp16", "cpu")[0] == "float16"
+    with pytest.raises(ValueError, match="did you mean 'float32'"):
+        devices.choose_dtype("flaot32", "cpu")
+    with pytest.raises(ValueError, match="did you mean 'cuda'"):
+        devices.choose_device("cudda")
+    with pytest.raises(ValueError, match="no device number x"):
+        devices.choose_device("cpu:x")
+
+
+def test_threads_leave_busy_cores_alone(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(devices, "available_cores", lambda: 8)
+    monkeypatch.setattr(devices, "_physical_cores", lambda: 4)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.1, 0.0, 0.0), raising=False)
+    assert devices.choose_threads(None)[0] == 4
+    monkeypatch.setattr(os, "getloadavg", lambda: (5.0, 0.0, 0.0))
+    assert devices.choose_threads(None)[0] == 3
+    monkeypatch.setattr(os, "getloadavg", lambda: (20.0, 0.0, 0.0))
+    assert devices.choose_threads(None)[0] == 2
+    assert devices.choose_threads(7) == (7, "as asked")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert devices.choose_threads(None)[0] == 1
