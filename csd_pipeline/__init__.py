@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "CSDAutoregressivePipeline": "pipeline",
-    "CSDPipelineOutput": "pipeline",
+    "CSDPipelineOutput": "pipeline_output",
     "AlignmentFilter": "alignment",
     "CombinedFilter": "alignment",
     "DriftBudget": "alignment",
@@ -47,8 +47,9 @@ def __getattr__(name: str):
 def _register_with_diffusers(diffusers) -> None:
     """Let ``DiffusionPipeline.from_pretrained`` resolve our class name after ``import csd_pipeline``.
 
-    The name is looked up as an attribute of the module ``diffusers``. A property keeps it lazy: this runs while diffusers
-    is being imported, possibly from inside our own modules, when the pipeline can not be imported yet.
+    The name is looked up as an attribute of the module ``diffusers`` (of ``diffusers.pipelines`` by diffusers' shared
+    pipeline tests). A property keeps it lazy: this runs while diffusers is being imported, possibly from inside our
+    own modules, when the pipeline can not be imported yet.
     """
     name = "CSDAutoregressivePipeline"
     if not hasattr(type(diffusers), name):
@@ -56,4 +57,5 @@ def _register_with_diffusers(diffusers) -> None:
         diffusers.__class__ = type(type(diffusers).__name__, (type(diffusers),), {name: lazy})
 
 
-when_imported("diffusers", _register_with_diffusers)
+for _module in ("diffusers", "diffusers.pipelines"):
+    when_imported(_module, _register_with_diffusers)

@@ -38,7 +38,9 @@ def construct(cls: type, knobs: dict, name: str | None = None):
     known = sorted(set(inspect.signature(cls.__init__).parameters) - {"self"})
     for knob in knobs:
         if knob not in known:
-            raise ValueError(f"{name or cls.__name__} has no knob {knob!r}{nearest(knob, known)}; it has: {', '.join(known)}")
+            raise ValueError(
+                f"{name or cls.__name__} has no knob {knob!r}{nearest(knob, known)}; it has: {', '.join(known)}"
+            )
     return cls(**knobs)
 
 

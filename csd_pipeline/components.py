@@ -1,14 +1,28 @@
-"""Every class a saved pipeline folder may name, and the base classes diffusers looks up beside them."""
+"""Every class a saved folder may name, the base classes diffusers looks up beside them, and the three parts."""
 
 from diffusers import ModelMixin, SchedulerMixin  # noqa: F401  looked up here by diffusers' loader
 from transformers import PreTrainedModel  # noqa: F401
 
-from .alignment import CombinedFilter, DriftBudget, KLFilter, TVFilter
-from .drafters import JacobiDrafter
-from .relaxation import EntropyRelaxation, Exact
+from .alignment import AlignmentFilter, CombinedFilter, DriftBudget, KLFilter, TVFilter
+from .drafters import Drafter, JacobiDrafter
+from .relaxation import EntropyRelaxation, Exact, Relaxation
 from .targets.toy import ToyTarget
 
 SAVED_CLASSES = (CombinedFilter, DriftBudget, KLFilter, TVFilter, JacobiDrafter, EntropyRelaxation, Exact, ToyTarget)
+PARTS = {"drafter": Drafter, "relaxation": Relaxation, "alignment_filter": AlignmentFilter}
 
 for _class in SAVED_CLASSES:
     _class.__module__ = "csd_pipeline"  # folders say ["csd_pipeline", "JacobiDrafter"], whatever file it lives in
+
+
+def complete_parts(drafter, relaxation, alignment_filter) -> dict:
+    """The parts of a run by name: no drafter is one token per forward, no relaxation is exact.
+
+    Raises:
+        ValueError: something that is no drafter, relaxation or alignment filter in its place.
+    """
+    parts = {"drafter": drafter, "relaxation": relaxation, "alignment_filter": alignment_filter}
+    for name, part in parts.items():
+        if part is not None and not isinstance(part, PARTS[name]):
+            raise ValueError(f"{name} must be a {PARTS[name].__name__} or None, got {part!r}")
+    return parts | {"drafter": drafter or JacobiDrafter(window=1), "relaxation": relaxation or Exact()}

@@ -1,4 +1,4 @@
-"""Where a pipeline comes from and goes to: a saved folder, a stock checkpoint, a hub id, or the embedded model."""
+"""Loading and saving of the pipeline: saved folder, stock transformers checkpoint, hub id, or the embedded model."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import inspect
 import json
 from pathlib import Path
 
-import torch
-import transformers
 from diffusers import DiffusionPipeline
 
 from . import components
-from .checkpoint import SUPPORTED_MODELS, check_folder, check_tokenizer
-from .checks import nearest
-from .presets import build_parts, read_preset
+from .components import PARTS
+from .presets import CALL_KNOBS, build_parts, read_preset
+from .sources import (
+    EMBEDDED,
+    HUB_ARGUMENTS,
+    MODELS,
+    check_local,
+    check_tensors,
+    load_target,
+    one_dtype,
+    resolve,
+)
+from .sources import target_dtype as _target_dtype
+from .tokenizer_files import load_tokenizer, make_portable, portable_class
 
-EMBEDDED = "embedded"
-MODELS = Path(__file__).parent / "models"
-PARTS = ("drafter", "relaxation", "alignment_filter")
-HUB_ARGUMENTS = ("cache_dir", "force_download", "proxies", "local_files_only", "token", "revision", "subfolder")
+__all__ = ["EMBEDDED", "MODELS", "PARTS", "PipelineLoading", "check_local", "load_target", "one_dtype", "resolve"]
 
 
 class PipelineLoading(DiffusionPipeline):
@@ -29,36 +35,48 @@ class PipelineLoading(DiffusionPipeline):
         """Load from a folder written by ``save_pretrained``, a stock transformers checkpoint, a hub id or "embedded".
 
         Takes the arguments of ``DiffusionPipeline.from_pretrained``; ``dtype`` and ``torch_dtype`` both work. Weights
-        load in float32 unless a dtype is given ("auto": as stored).
+        load in float32 unless a dtype is given ("auto": as stored). Components given by name replace those of the
+        folder. A stock checkpoint decodes exactly (preset "exact") unless parts are given.
 
         Raises:
             ValueError: folder missing, a file, shard or key of the checkpoint missing or broken, unsupported model.
         """
         source = resolve(source)
         dtype = one_dtype(kwargs.pop("dtype", None), kwargs.pop("torch_dtype", None))
-        check_local(Path(source))
+        check_local(Path(source), cls.__name__, kwargs)
         hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
         try:
-            cls.load_config(source, **hub)
+            config = cls.load_config(source, **hub)
         except OSError:  # no model_index.json: a stock checkpoint
             return cls.from_transformers(source, dtype=dtype, **kwargs)
-        if dtype != "auto":
-            kwargs[_pipeline_dtype_argument()] = dtype
+        if "tokenizer" in config and config["tokenizer"][0] is None:
+            kwargs.setdefault("tokenizer", None)  # saved without one
+        subfolder = {"subfolder": "target"} if (Path(source) / "target").is_dir() else {}
+        if dtype == "auto":
+            dtype = None
+            if "target" not in kwargs:
+                variant = {"variant": kwargs["variant"]} if "variant" in kwargs else {}
+                kwargs["target"] = load_target(source, "auto", **hub, **subfolder, **variant)
         elif "target" not in kwargs:
-            subfolder = {"subfolder": "target"} if (Path(source) / "target").is_dir() else {}
-            kwargs["target"] = load_target(source, dtype, **hub, **subfolder)
+            check_tensors(Path(source, *subfolder.values()))
+        if dtype is not None:
+            kwargs[_pipeline_dtype_argument()] = dtype
         return super().from_pretrained(source, **kwargs)
 
     @classmethod
     def from_transformers(cls, source, *, dtype=None, **kwargs):
-        """Build a pipeline around a stock transformers checkpoint; decoding is exact unless parts are given."""
+        """Build a pipeline around a stock transformers checkpoint; decoding is exact unless parts are given.
+
+        Raises:
+            ValueError: as :meth:`from_pretrained`.
+        """
         hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
         own = {name: kwargs.pop(name) for name in list(kwargs) if name in inspect.signature(cls.__init__).parameters}
         own = build_parts(read_preset("exact")) | own
         if "tokenizer" not in own:
-            own["tokenizer"] = transformers.AutoTokenizer.from_pretrained(source, **hub)
+            own["tokenizer"] = load_tokenizer(source, **hub)
         if "target" not in own:
-            own["target"] = load_target(source, torch.float32 if dtype is None else dtype, **kwargs)
+            own["target"] = load_target(source, _target_dtype(one_dtype(dtype, None)), **kwargs)
         return cls(**own)
 
     @classmethod
@@ -72,13 +90,27 @@ class PipelineLoading(DiffusionPipeline):
     def load_config(cls, *args, **kwargs):
         result = super().load_config(*args, **kwargs)
         config = result[0] if isinstance(result, tuple) else result
-        for name in PARTS:  # the full module name is resolved without looking at the one-line file in the folder
+        for name in ("target", *PARTS):  # the full module name is resolved without looking at the one-line file there
             entry = config.get(name)
             if isinstance(entry, (list, tuple)) and entry[0] == "csd_pipeline":
                 config[name] = [components.__name__, entry[1]]
         return result
 
-    def save_pretrained(self, save_directory, *args, remote_code: bool = True, push_to_hub: bool = False, **kwargs) -> None:
+    def load_preset(self, name: str) -> None:
+        """Replace drafter, relaxation, filter and the sampling defaults by those of a preset.
+
+        Sampling numbers the preset leaves open go back to the model's own.
+
+        Raises:
+            ValueError: unknown preset; the nearest name is offered.
+        """
+        preset = read_preset(name)
+        self.register_modules(**build_parts(preset))
+        self.register_to_config(**{f"default_{knob}": preset["call"].get(knob) for knob in CALL_KNOBS})
+
+    def save_pretrained(
+        self, save_directory, *args, remote_code: bool = True, push_to_hub: bool = False, **kwargs
+    ) -> None:
         """Save all components.
 
         Args:
@@ -95,64 +127,10 @@ class PipelineLoading(DiffusionPipeline):
             from huggingface_hub import create_repo, upload_folder
 
             private, token = hub.get("private"), hub.get("token")
-            repo = create_repo(hub.get("repo_id", Path(save_directory).name), exist_ok=True, private=private, token=token)
+            repo = create_repo(
+                hub.get("repo_id", Path(save_directory).name), exist_ok=True, private=private, token=token
+            )
             upload_folder(repo_id=repo.repo_id, folder_path=save_directory, token=token)
-
-
-def resolve(source: str | Path) -> str:
-    """Path of the embedded model, or ``source`` itself.
-
-    Raises:
-        ValueError: looks like a local folder but is none.
-    """
-    source = str(source)
-    if Path(source).is_dir():
-        return source
-    if source == EMBEDDED:
-        return str(MODELS / EMBEDDED)
-    if source.startswith((".", "/", "~", "\\")) or source.count("/") != 1:
-        raise ValueError(
-            f"no folder {source!r}{nearest(source, [EMBEDDED])}; give a saved pipeline folder, "
-            f"a transformers checkpoint folder, a hub id like 'owner/name', or {EMBEDDED!r}"
-        )
-    return source
-
-
-def check_local(folder: Path) -> None:
-    """Check the files of a local pipeline or checkpoint folder; hub ids are left to the download.
-
-    Raises:
-        IncompleteCheckpoint: naming the missing or broken file.
-    """
-    if folder.is_dir():
-        check_folder(folder / "target" if (folder / "target").is_dir() else folder)
-        check_tokenizer(folder / "tokenizer" if (folder / "tokenizer").is_dir() else folder)
-
-
-def one_dtype(dtype, torch_dtype):
-    """The dtype asked for under either of its names; float32 when none is given.
-
-    Raises:
-        ValueError: both given and different.
-    """
-    if dtype is not None and torch_dtype is not None and dtype != torch_dtype:
-        raise ValueError(f"got dtype={dtype} and torch_dtype={torch_dtype}; give one of them")
-    dtype = torch_dtype if dtype is None else dtype
-    return torch.float32 if dtype is None else dtype
-
-
-def load_target(source: str, dtype, **kwargs):
-    """A target model from a transformers checkpoint.
-
-    Raises:
-        ValueError: not a supported kind of model.
-    """
-    hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
-    config = transformers.AutoConfig.from_pretrained(source, **hub)
-    if config.model_type not in SUPPORTED_MODELS:
-        raise ValueError(f"{source} is a model of type {config.model_type!r}; supported: {', '.join(SUPPORTED_MODELS)}")
-    name = "dtype" if int(transformers.__version__.split(".")[0]) >= 5 else "torch_dtype"
-    return getattr(transformers, config.architectures[0]).from_pretrained(source, **{name: dtype}, **kwargs)
 
 
 def _pipeline_dtype_argument() -> str:
@@ -169,13 +147,17 @@ def _write_index(folder: Path, pipeline, remote_code: bool) -> None:
     index = folder / pipeline.config_name
     config = json.loads(index.read_text(encoding="utf-8"))
     config.pop("_name_or_path", None)
-    if remote_code:
-        config["_class_name"] = ["pipeline", type(pipeline).__name__]
-        files = {"pipeline.py": type(pipeline)}
-        for name in ("target", *PARTS):
-            part = getattr(pipeline, name)
-            if part is not None and config[name][0] == "csd_pipeline":
-                files[f"{name}/csd_pipeline.py"] = type(part)
-        for file, cls in files.items():
-            (folder / file).write_text(f"from csd_pipeline import {cls.__name__}  # noqa: F401\n", encoding="utf-8")
+    config["tokenizer"] = portable_class(config["tokenizer"])
+    make_portable(folder / "tokenizer")
+    files = {"pipeline.py": type(pipeline)}
+    for name in ("target", *PARTS):
+        if getattr(pipeline, name) is not None and config[name][0] == "csd_pipeline":
+            files[f"{name}/csd_pipeline.py"] = type(getattr(pipeline, name))
+    for file, cls in files.items():
+        if remote_code:
+            home = "csd_pipeline" if cls.__module__.startswith("csd_pipeline") else cls.__module__
+            (folder / file).write_text(f"from {home} import {cls.__name__}  # noqa: F401\n", encoding="utf-8")
+        else:
+            (folder / file).unlink(missing_ok=True)  # of an earlier save into the same folder
+    config["_class_name"] = ["pipeline", type(pipeline).__name__] if remote_code else type(pipeline).__name__
     index.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -6,4 +6,15 @@ from .sampling import Warp
 from .trace import Trace
 from .window import Window
 
-__all__ = ["DecodingResult", "IndexedNoise", "NonFiniteLogits", "Progress", "Purpose", "Trace", "Warp", "Window", "decode", "seed_words"]
+__all__ = [
+    "DecodingResult",
+    "IndexedNoise",
+    "NonFiniteLogits",
+    "Progress",
+    "Purpose",
+    "Trace",
+    "Warp",
+    "Window",
+    "decode",
+    "seed_words",
+]

@@ -79,8 +79,11 @@ def decode(
         on_pass: called after every pass; returning False stops decoding.
 
     Raises:
+        ValueError: guidance without unconditional rows.
         NonFiniteLogits: the target's logits are NaN or infinite.
     """
+    if warp.guided and session.rows == session.images:
+        raise ValueError("guidance needs unconditional rows in the session; open it with them, or use guidance_scale=1")
     grid, images = adapter.grid, len(seeds)
     state = DecodingState.start(grid, adapter.vocabulary, seed_words(seeds, device))
     recorder = TraceRecorder(seeds, grid.tokens, state.tokens.device, maps)
@@ -110,7 +113,7 @@ def decode(
         if on_pass is not None or len(rows) < len(active):
             finished[index] = state.tokens[:, :-1]
         if on_pass is not None and on_pass(Progress(state.passes, list(totals), finished)) is False:
-            return DecodingResult(finished, recorder.finish(grid.rows, grid.columns), complete=False)
+            return DecodingResult(finished, recorder.finish(grid.rows, grid.columns), complete=not rows)
         if len(rows) < len(active):
             active, index = [active[row] for row in rows], _keep(rows, index, session, state, draft_run)
     return DecodingResult(finished, recorder.finish(grid.rows, grid.columns))

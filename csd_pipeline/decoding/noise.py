@@ -86,6 +86,8 @@ class IndexedNoise:
             purpose: any but GUMBEL.
             draw: number of the pass, one for all images or [B] int64.
         """
+        if purpose is Purpose.GUMBEL:
+            raise ValueError("Gumbel noise is a vector per position: use gumbel()")
         ahead = 4 * _PASSES_AHEAD * self.positions * len(self.seeds)
         if isinstance(draw, int) and 0 < ahead <= _TABLE_LIMIT:
             rows = self._uniforms_ahead(draw)[:, draw % _PASSES_AHEAD, int(purpose) - 1]

@@ -70,7 +70,9 @@ class DecodingState:
 
     def commit(self, window: Window, outcome: Verification) -> None:
         """Append the accepted drafts and the next token of every image, each by its own length."""
-        run = torch.cat([window.drafts, window.drafts[:, :1] if window.drafts.shape[1] else outcome.next_token[:, None]], 1)
+        run = torch.cat(
+            [window.drafts, window.drafts[:, :1] if window.drafts.shape[1] else outcome.next_token[:, None]], 1
+        )
         run = run.scatter(1, outcome.accepted[:, None], outcome.next_token[:, None])
         slot = torch.arange(run.shape[1], device=run.device)
         target = torch.where(slot <= outcome.accepted[:, None], window.positions, self.grid.tokens)

@@ -77,8 +77,3 @@ class Window:
 def entropy(law: Tensor) -> Tensor:
     """Entropy in nats along the last axis, with 0 ln 0 = 0."""
     return -torch.special.xlogy(law, law).sum(-1)
-
-
-def acceptance_everywhere(p: Tensor, q: Tensor) -> Tensor:
-    """[..., V] ``min(1, p / q)`` at every symbol; 1 where q = 0 (such a draft can not occur)."""
-    return torch.where(q > 0, (p / q).clamp(max=1.0), torch.ones_like(p))

@@ -1,4 +1,4 @@
-"""Jacobi drafting: the target drafts for itself, from its own laws of the previous pass. No second model, no training."""
+"""Jacobi drafting: the target drafts for itself, from its own laws of the previous pass; no second model."""
 
 from __future__ import annotations
 

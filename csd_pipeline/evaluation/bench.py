@@ -113,7 +113,9 @@ class Bench:
                 pad_token_id=tokenizer.pad_token_id,
             )
         nfe = count - 1  # its first forward is the prefill
-        return Run("transformers", prompt, seed, nfe, count / nfe, 0.0, 0.0, clock.wall, clock.cpu, float("nan"), tokens)
+        return Run(
+            "transformers", prompt, seed, nfe, count / nfe, 0.0, 0.0, clock.wall, clock.cpu, float("nan"), tokens
+        )
 
     def pixels(self, runs: list[Run]) -> torch.Tensor:
         """[n, 3, H, W] in [-1, 1]."""

@@ -1,4 +1,4 @@
-"""From single runs to a table: medians, ratios against plain decoding of the same run, drift and quality beside speed."""
+"""From single runs to a table: ratios against plain decoding of the same run, drift and quality beside speed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ class Row:
 def summarise(runs: list[Run], quality: dict[str, tuple[float, float]] | None = None) -> list[Row]:
     """One row per arm, in order of first appearance; plain decoding is the arm called "ar"."""
     plain = {run.prompt: run for run in runs if run.arm == "ar"}
-    return [_row(arm, [run for run in runs if run.arm == arm], plain, quality) for arm in dict.fromkeys(r.arm for r in runs)]
+    return [
+        _row(arm, [run for run in runs if run.arm == arm], plain, quality) for arm in dict.fromkeys(r.arm for r in runs)
+    ]
 
 
 def _row(arm: str, runs: list[Run], plain: dict[str, Run], quality) -> Row:

@@ -18,7 +18,7 @@ def preset_names() -> tuple[str, ...]:
 
 
 def read_preset(name: str) -> dict:
-    """The content of a preset: ``description``, ``source``, ``drafter``, ``relaxation``, ``alignment_filter``, ``call``.
+    """Content of a preset: ``description``, ``source``, ``drafter``, ``relaxation``, ``alignment_filter``, ``call``.
 
     Raises:
         ValueError: unknown name; the message offers the nearest one.

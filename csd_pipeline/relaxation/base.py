@@ -21,6 +21,7 @@ class Relaxation(SchedulerMixin, ConfigMixin):
 
     order = 1
     source: str = ""
+    dominates_vanilla = True  # f >= min(1, p/q) at every symbol: acceptance gained equals drift spent
 
     @property
     def exact(self) -> bool:

@@ -57,7 +57,9 @@ class JanusAdapter(TargetAdapter):
     def forward(self, embeds: Tensor, visible: Tensor, positions: Tensor, cache: RowCache) -> Tensor:
         """[R, T, D] embeddings -> [R, T, D] hidden states; ``visible`` [R, 1, T, keys] bool."""
         if self.language_model.config._attn_implementation == "eager":
-            visible = torch.zeros_like(visible, dtype=embeds.dtype).masked_fill_(~visible, torch.finfo(embeds.dtype).min)
+            visible = torch.zeros_like(visible, dtype=embeds.dtype).masked_fill_(
+                ~visible, torch.finfo(embeds.dtype).min
+            )
         return self.language_model(
             inputs_embeds=embeds,
             attention_mask=visible,
@@ -102,13 +104,17 @@ class JanusAdapter(TargetAdapter):
         """Text of the begin-of-image token."""
         token = getattr(tokenizer, "boi_token", None) or "<begin_of_image>"
         if token not in tokenizer.get_vocab():
-            raise ValueError(f"the tokenizer has no begin-of-image token {token!r}; use the one published with the model")
+            raise ValueError(
+                f"the tokenizer has no begin-of-image token {token!r}; use the one published with the model"
+            )
         return token
 
     def unconditional(self, ids: Tensor, tokenizer) -> Tensor:
         """[B, S] guidance rows for prompts [B, S]: everything but BOS and BOI becomes PAD."""
         if tokenizer.pad_token_id is None:
-            raise ValueError("the tokenizer has no pad_token, which Janus' guidance rows are made of; set tokenizer.pad_token")
+            raise ValueError(
+                "the tokenizer has no pad_token, which Janus' guidance rows are made of; set tokenizer.pad_token"
+            )
         boi = tokenizer.convert_tokens_to_ids(self.boi_token(tokenizer))
         keep = (ids == tokenizer.bos_token_id) | (ids == boi)
         return torch.where(keep, ids, tokenizer.pad_token_id)

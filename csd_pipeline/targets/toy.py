@@ -25,7 +25,9 @@ class ToyTarget(ModelMixin, ConfigMixin):
     """
 
     @register_to_config
-    def __init__(self, vocabulary: int = 3, rows: int = 2, columns: int = 2, classes: int = 2, scale: float = 1.0, seed: int = 0):
+    def __init__(
+        self, vocabulary: int = 3, rows: int = 2, columns: int = 2, classes: int = 2, scale: float = 1.0, seed: int = 0
+    ):
         super().__init__()
         prefixes = sum(vocabulary**n for n in range(rows * columns))
         generator = torch.Generator().manual_seed(seed)

@@ -1,0 +1,54 @@
+"""What happens between two target forwards: progress bar, the user's callback, interruption."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .decoding import Progress, Warp
+
+
+class StepMonitor:
+    """Called by the decoding loop after every pass; answers False when the user asked to stop.
+
+    Args:
+        pipeline: its ``_guidance_scale`` and ``_interrupt`` are read anew after every callback, as in diffusers.
+        bar: progress bar counting tokens of the whole batch.
+        warp: sampling settings of the run; receives a guidance scale changed by the callback.
+        callback: ``f(pipe, step, timestep, tensors) -> dict`` or None.
+        tensor_inputs: names of the tensors the callback wants.
+        vocabulary: V; token ids a callback returns must be below.
+    """
+
+    def __init__(self, pipeline, bar, warp: Warp, callback, tensor_inputs, vocabulary: int):
+        self.pipeline, self.bar, self.warp, self.vocabulary = pipeline, bar, warp, vocabulary
+        self.callback, self.tensor_inputs = callback, tensor_inputs or ()
+        self.latents: Tensor | None = None  # token ids the callback of the last pass returned, if not the ones it got
+
+    def __call__(self, progress: Progress) -> bool:
+        pipeline = self.pipeline
+        self.bar.set_postfix(
+            {"tokens/step": f"{max(progress.counts) / max(progress.passes - 1, 1):.2f}"}, refresh=False
+        )
+        self.bar.update(sum(progress.counts) - self.bar.n)
+        pipeline._num_timesteps = progress.passes
+        if self.callback is not None:
+            self._call_back(progress)
+        self.warp.guidance_scale = pipeline._guidance_scale
+        return not pipeline._interrupt
+
+    def _call_back(self, progress: Progress) -> None:
+        available, tensors = {"latents": progress.tokens}, {}
+        for name in self.tensor_inputs:
+            tensors[name] = available[name]
+        returned = self.callback(self.pipeline, progress.passes - 1, min(progress.counts), tensors) or {}
+        latents = returned.get("latents", progress.tokens)
+        self.latents = None if latents is progress.tokens else self._checked(latents, progress.tokens)
+
+    def _checked(self, latents: Tensor, tokens: Tensor) -> Tensor:
+        if not isinstance(latents, Tensor) or latents.shape != tokens.shape or latents.dtype.is_floating_point:
+            raise ValueError(
+                f"the callback must return latents as token ids of shape {list(tokens.shape)}, got {latents!r}"
+            )
+        if latents.min() < 0 or latents.max() >= self.vocabulary:
+            raise ValueError(f"the callback returned token ids outside 0 .. {self.vocabulary - 1}")
+        return latents.to(tokens)

@@ -1,0 +1,14 @@
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests share helpers.py
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def fixed_torch_seed():
+    torch.manual_seed(0)
