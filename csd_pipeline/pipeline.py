@@ -234,7 +234,8 @@ class CSDAutoregressivePipeline(PipelineLoading):
         self._interrupt, self._num_timesteps, self._guidance_scale = False, 0, warp.guidance_scale
         try:
             self._onload()
-            session = adapter.open(PromptBatch(*(ids if warp.guided else ids[:2])), parts["drafter"].window)
+            window = min(parts["drafter"].window, adapter.grid.tokens)
+            session = adapter.open(PromptBatch(*(ids if warp.guided else ids[:2])), window)
             with self.progress_bar(total=len(seeds) * adapter.grid.tokens) as bar:
                 monitor = StepMonitor(
                     self, bar, warp, callback_on_step_end, callback_on_step_end_tensor_inputs, adapter.vocabulary

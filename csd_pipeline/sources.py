@@ -29,12 +29,11 @@ def resolve(source: str | Path) -> str:
     Raises:
         ValueError: looks like a local folder but is none.
     """
-    folder = Path(source).expanduser()
+    folder, source = Path(source).expanduser(), str(source)
+    if source == EMBEDDED:  # a folder of that name is reached as ./embedded
+        return str(MODELS / EMBEDDED)
     if folder.is_dir():
         return str(folder)
-    source = str(source)
-    if source == EMBEDDED:
-        return str(MODELS / EMBEDDED)
     if source.startswith((".", "/", "~", "\\")) or source.count("/") != 1:
         raise ValueError(
             f"no folder {source!r}{nearest(source, [EMBEDDED])}; give a saved pipeline folder, "

@@ -22,6 +22,7 @@ class StepMonitor:
     def __init__(self, pipeline, bar, warp: Warp, callback, tensor_inputs, vocabulary: int):
         self.pipeline, self.bar, self.warp, self.vocabulary = pipeline, bar, warp, vocabulary
         self.callback, self.tensor_inputs = callback, tensor_inputs or ()
+        self.guided = warp.guided
         self.latents: Tensor | None = None  # token ids the callback of the last pass returned, if not the ones it got
 
     def __call__(self, progress: Progress) -> bool:
@@ -33,6 +34,8 @@ class StepMonitor:
         pipeline._num_timesteps = progress.passes
         if self.callback is not None:
             self._call_back(progress)
+        if not self.guided and pipeline._guidance_scale != 1:
+            raise ValueError("guidance can not start later: the call began with guidance_scale=1, without its rows")
         self.warp.guidance_scale = pipeline._guidance_scale
         return not pipeline._interrupt
 

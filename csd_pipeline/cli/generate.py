@@ -103,7 +103,7 @@ def _refuse_beside_picture(ctx: click.Context) -> None:
     default = click.core.ParameterSource.DEFAULT
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(parameter.name)
-        if parameter.name in _IN_RECIPE and source not in (default, None) and ctx.params.get(parameter.name):
+        if parameter.name in _IN_RECIPE and source not in (default, None):
             name = "a prompt" if parameter.name == "prompts" else parameter.opts[-1]
             raise ValueError(f"--from draws by the recipe in the picture; leave out {name}")
 

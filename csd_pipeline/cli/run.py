@@ -21,7 +21,7 @@ from csd_pipeline.recipe import describe, rebuild_parts
 from .devices import choose_device, choose_dtype, choose_threads
 from .errors import note, quiet_libraries, status
 from .files import write_whole
-from .jobs import Image, Job
+from .jobs import EMBEDDED, Image, Job
 from .parts import choose_parts, knob_text
 
 
@@ -78,6 +78,8 @@ def _load(job: Job, machine: dict) -> tuple:
 
     device, device_reason = choose_device(machine["device"])
     wanted, from_recipe = machine["dtype"], job.recipe is not None and machine["dtype"] == "auto"
+    if wanted == "auto" and job.model == EMBEDDED:
+        wanted = "float32"  # small enough for any device, and exact then means the very same picture
     dtype, dtype_reason = choose_dtype(job.recipe.get("dtype", "auto") if from_recipe else wanted, device)
     threads, threads_reason = choose_threads(machine["threads"])
     torch.set_num_threads(threads)

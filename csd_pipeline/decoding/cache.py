@@ -33,7 +33,7 @@ class RowCacheLayer(CacheLayerMixin):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         rows, limit = key_states.shape[0], self.owner.limit
-        slots = self.owner.slots[:, None, :, None]
+        slots = self.owner.slots[:, None, :, None].to(key_states.device)
         self.keys[:rows].scatter_(2, slots.expand_as(key_states), key_states)
         self.values[:rows].scatter_(2, slots.expand_as(value_states), value_states)
         return self.keys[:rows, :, :limit], self.values[:rows, :, :limit]

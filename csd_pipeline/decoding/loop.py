@@ -148,8 +148,8 @@ def _read_counts(state: DecodingState, window: Window) -> list[int]:
     *counts, sound = torch.cat([state.committed, sound.view(1)]).tolist()
     if not sound:
         raise NonFiniteLogits(
-            "the target's logits are not finite; half precision probably overflowed: "
-            "load the target with dtype=torch.bfloat16 or torch.float32"
+            "the target's logits are not finite: half precision may have overflowed (load the target with "
+            "dtype=torch.bfloat16 or torch.float32), or guidance_scale or temperature is extreme"
         )
     return counts
 

@@ -22,7 +22,7 @@ class Trace:
         nfe: target forwards this image took part in.
         prefill_nfe: target forwards spent on the prompt.
         accepted: accepted drafts of every pass, in order.
-        drift: total variation spent in the whole image, summed over positions; 0: a plain sample of the target.
+        drift: total variation spent in the whole image, summed over positions; 0 in every run of an exact method.
         seconds: wall-clock time from the start of the batch until this image was finished.
         maps: [rows, columns] float32 tensors: ``entropy`` (nats), ``acceptance`` (probability with which the draft
             tested there was accepted, NaN where none was), ``passes`` (in which pass the token was committed),

@@ -53,7 +53,11 @@ class JacobiDrafter(Drafter):
         return self.config.redraw == "gumbel"
 
     def begin(self, state: DecodingState) -> JacobiRun:
-        return JacobiRun(self.config.window, self.config.redraw, EntryLaws(self.config.init, state, self.config.window))
+        return JacobiRun(
+            self.config.window,
+            self.config.redraw,
+            EntryLaws(self.config.init, state, min(self.config.window, state.grid.tokens)),
+        )
 
 
 class JacobiRun(DraftRun):

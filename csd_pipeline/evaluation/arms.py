@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from csd_pipeline.alignment import CombinedFilter, DriftBudget, TVFilter
 from csd_pipeline.checks import require_choice
 from csd_pipeline.drafters import JacobiDrafter
-from csd_pipeline.relaxation import EntropyRelaxation, Exact
+from csd_pipeline.presets import build_parts, read_preset
+from csd_pipeline.relaxation import Exact
 
 
 @dataclass(frozen=True)
@@ -25,43 +25,40 @@ class Arm:
     seed_offset: int = 0
 
 
-def _jacobi(redraw: str, init: str = "mean"):
-    return lambda window: _parts(JacobiDrafter(window, redraw, init))
+def _exact(redraw: str, init: str = "mean"):
+    return lambda window: {
+        "drafter": JacobiDrafter(window, redraw, init),
+        "relaxation": Exact(),
+        "alignment_filter": None,
+    }
 
 
-def _parts(drafter, relaxation=None, alignment_filter=None) -> dict:
-    return {"drafter": drafter, "relaxation": relaxation or Exact(), "alignment_filter": alignment_filter}
+def _preset(name: str):
+    """The parts of a preset, at another window."""
 
+    def parts(window: int) -> dict:
+        preset = read_preset(name)
+        preset["drafter"] |= {"window": window}
+        return build_parts(preset)
 
-def _csd_paper(window: int) -> dict:
-    """CSD as published for Janus-Pro-7B (quality): fresh drafts, uniform entries, entries and support relaxed too."""
-    rule = EntropyRelaxation(lam=0.5, support_guard=False, relax_fresh=True)
-    return _parts(JacobiDrafter(window, "fresh", "uniform"), rule, TVFilter(0.65))
-
-
-def _csd_coupled(window: int) -> dict:
-    return _parts(JacobiDrafter(window, "coupled", "mean"), EntropyRelaxation(lam=0.5), TVFilter(0.8))
-
-
-def _csd_budget(window: int) -> dict:
-    gate = CombinedFilter.of(TVFilter(0.65), DriftBudget(0.1))
-    return _parts(JacobiDrafter(window, "coupled", "mean"), EntropyRelaxation(lam=0.5), gate)
+    return parts
 
 
 METHODS = {
-    "exact-fresh": _jacobi("fresh"),
-    "exact-coupled": _jacobi("coupled"),
-    "exact-gumbel": _jacobi("gumbel"),
-    "sjd": _jacobi("fresh", "uniform"),
-    "csd-paper": _csd_paper,
-    "csd-coupled": _csd_coupled,
-    "csd-budget": _csd_budget,
+    "exact-fresh": _exact("fresh"),
+    "exact-coupled": _exact("coupled"),
+    "exact-gumbel": _exact("gumbel"),
+    "sjd": _exact("fresh", "uniform"),
+    "csd-paper": _preset("csd-janus-pro-7b-quality"),
+    "csd-coupled": _preset("csd-coupled"),
+    "balanced": _preset("balanced"),
+    "fast": _preset("fast"),
 }
 
 
 def plain_arm(seed_offset: int = 0) -> Arm:
     """Plain autoregressive decoding, one token per forward."""
-    return Arm("ar (other seeds)" if seed_offset else "ar", _parts(JacobiDrafter(window=1)), seed_offset)
+    return Arm("ar (other seeds)" if seed_offset else "ar", _exact("gumbel")(1), seed_offset)
 
 
 def build_arms(methods: list[str], windows: list[int]) -> list[Arm]:

@@ -20,12 +20,14 @@ class Run:
     """One image of one arm. Seconds exclude prompt encoding and the pixel decoder.
 
     Args:
+        number: of the prompt, to find the run of plain decoding it is compared with.
         wall, cpu: seconds of the decoding loop, wall clock and process time.
         forward_cpu: process seconds inside the target's forwards after the prefill.
         tokens: [1, N] token ids.
     """
 
     arm: str
+    number: int
     prompt: str
     seed: int
     nfe: int
@@ -38,7 +40,7 @@ class Run:
     tokens: torch.Tensor = field(repr=False, default=None)
 
     def to_dict(self) -> dict:
-        return {name: value for name, value in asdict(self).items() if name != "tokens"}
+        return {name: none_if_nan(value) for name, value in asdict(self).items() if name != "tokens"}
 
 
 class Bench:
@@ -59,12 +61,12 @@ class Bench:
             self.decode(arm, prompts[0], seed)
         runs = []
         for number, prompt in enumerate(prompts):
-            runs += [self.decode(arm, prompt, seed + number + arm.seed_offset) for arm in arms]
+            runs += [self.decode(arm, prompt, seed + number + arm.seed_offset, number) for arm in arms]
             if transformers_arm:
-                runs.append(self.decode_with_transformers(prompt, seed + number))
+                runs.append(self.decode_with_transformers(prompt, seed + number, number))
         return runs
 
-    def decode(self, arm: Arm, prompt: str, seed: int) -> Run:
+    def decode(self, arm: Arm, prompt: str, seed: int, number: int = 0) -> Run:
         session = self.adapter.open(self._prompt(prompt), arm.parts["drafter"].window)
         forward = _Stopwatch(session)
         with _Clock() as clock:
@@ -79,6 +81,7 @@ class Bench:
         trace = result.traces[0]
         return Run(
             arm.name,
+            number,
             prompt,
             seed,
             trace.nfe,
@@ -92,7 +95,7 @@ class Bench:
         )
 
     @torch.no_grad()
-    def decode_with_transformers(self, prompt: str, seed: int) -> Run:
+    def decode_with_transformers(self, prompt: str, seed: int, number: int = 0) -> Run:
         """The model's own image generation loop in transformers (Janus), at the same settings."""
         batch, model = self._prompt(prompt), self.pipeline.target
         tokenizer, count = self.pipeline.tokenizer, self.adapter.grid.tokens
@@ -113,9 +116,11 @@ class Bench:
                 pad_token_id=tokenizer.pad_token_id,
             )
         nfe = count - 1  # its first forward is the prefill
-        return Run(
-            "transformers", prompt, seed, nfe, count / nfe, 0.0, 0.0, clock.wall, clock.cpu, float("nan"), tokens
-        )
+        return Run("transformers", prompt, seed, nfe, 1.0, 0.0, 0.0, clock.wall, clock.cpu, float("nan"), tokens)
+
+    def transformers_can_draw(self) -> bool:
+        """Its Janus loop knows no decoding without guidance, and no temperature 0."""
+        return self.adapter.family == "janus" and self.warp.guided and self.warp.temperature > 0
 
     def pixels(self, runs: list[Run]) -> torch.Tensor:
         """[n, 3, H, W] in [-1, 1]."""
@@ -157,3 +162,8 @@ class _Stopwatch:
             logits = self._step(*args)
         self.cpu += clock.cpu
         return logits
+
+
+def none_if_nan(value):
+    """JSON has no NaN."""
+    return None if value != value else value

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-DEFAULT_METHODS = ("exact-fresh", "exact-coupled", "exact-gumbel", "csd-paper", "csd-coupled", "csd-budget")
+DEFAULT_METHODS = ("exact-fresh", "exact-coupled", "exact-gumbel", "csd-paper", "csd-coupled", "balanced")
 
 
 @click.command("bench")
@@ -38,29 +38,40 @@ def bench_command(
 
     from csd_pipeline import CSDAutoregressivePipeline
     from csd_pipeline.sampling_defaults import warp_of
+    from csd_pipeline.sources import EMBEDDED
     from csd_pipeline.targets import adapter_for
 
     from .arms import build_arms
-    from .bench import Bench
+    from .bench import Bench, none_if_nan
+    from .prompt_accuracy import PromptAccuracy
     from .summary import markdown, summarise
 
     torch.set_num_threads(threads)
+    if quick and (methods or windows):
+        raise click.UsageError("--quick chooses its own methods and windows; leave out --method and --window")
+    if json_file and not Path(json_file).resolve().parent.is_dir():
+        raise click.UsageError(f"--json {json_file}: give a file in a folder that exists")
     methods, windows = list(methods) or list(DEFAULT_METHODS), list(windows) or [4, 8, 16, 32]
     if quick:
-        methods, windows, count = ["exact-gumbel", "csd-budget"], [16], min(count, 4)
+        methods, windows, count = ["exact-gumbel", "balanced"], [16], min(count, 4)
     arms = build_arms(methods, windows)
     pipeline = CSDAutoregressivePipeline.from_pretrained(model)
     given = {"guidance_scale": guidance_scale, "temperature": temperature, "top_k": None, "top_p": None}
     bench = Bench(pipeline, warp_of(pipeline, adapter_for(pipeline.target), given, None))
-    prompts = _prompts(prompt_file, model)[:count]
-    runs = bench.run(arms, prompts, seed, transformers_arm=bench.adapter.family == "janus" and bench.warp.guided)
-    rows = summarise(runs, _quality(bench, runs) if model == "embedded" else None)
+    prompts = _prompts(prompt_file)[:count]
+    judge = PromptAccuracy.load() if model == EMBEDDED else None
+    if judge is not None:
+        for prompt in prompts:
+            judge.labels(prompt)  # a prompt it can not judge is refused before the work
+    runs = bench.run(arms, prompts, seed, transformers_arm=bench.transformers_can_draw())
+    rows = summarise(runs, judge and _quality(judge, bench, runs))
     recipe = _recipe(model, bench.warp, prompts, seed, threads)
     click.echo(f"{recipe['machine']}, {threads} thread(s), {len(prompts)} prompts, seed {seed}, {bench.warp}\n")
     click.echo(markdown(rows))
     if json_file:
-        report = {"recipe": recipe, "rows": [asdict(row) for row in rows], "runs": [run.to_dict() for run in runs]}
-        Path(json_file).write_text(json.dumps(report, indent=1), encoding="utf-8")
+        table = [{name: none_if_nan(value) for name, value in asdict(row).items()} for row in rows]
+        report = {"recipe": recipe, "rows": table, "runs": [run.to_dict() for run in runs]}
+        Path(json_file).write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     if quick:
         _advise(rows)
 
@@ -71,17 +82,19 @@ def _advise(rows) -> None:
     click.echo(f"\n{verdict}: {best.arm}, {best.wall_ratio:.2f}x plain decoding")
 
 
-def _prompts(prompt_file: str | None, model: str) -> list[str]:
+def _prompts(prompt_file: str | None) -> list[str]:
     if prompt_file:
-        return [line.strip() for line in Path(prompt_file).read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = Path(prompt_file).read_text(encoding="utf-8").splitlines()
+        prompts = [line.strip() for line in lines if line.strip()]
+        if not prompts:
+            raise click.UsageError(f"--prompt-file {prompt_file}: no prompts in it, one a line")
+        return prompts
     return json.loads((Path(__file__).parent / "bench_prompts.json").read_text(encoding="utf-8"))
 
 
-def _quality(bench, runs) -> dict[str, tuple[float, float]]:
+def _quality(judge, bench, runs) -> dict[str, tuple[float, float]]:
     """Prompt accuracy (subject, background) per arm."""
-    from .prompt_accuracy import PromptAccuracy
-
-    judge, quality = PromptAccuracy.load(), {}
+    quality = {}
     for arm in dict.fromkeys(run.arm for run in runs):
         chosen = [run for run in runs if run.arm == arm]
         score = judge.score(bench.pixels(chosen), [run.prompt for run in chosen])
@@ -97,8 +110,7 @@ def _recipe(model: str, warp, prompts: list[str], seed: int, threads: int) -> di
     from csd_pipeline import __version__
 
     return {
-        "machine": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores"
-        + (f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"),
+        "machine": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores, no GPU",
         "versions": {
             "csd_pipeline": __version__,
             "torch": torch.__version__,

@@ -44,17 +44,17 @@ class Row:
 
 def summarise(runs: list[Run], quality: dict[str, tuple[float, float]] | None = None) -> list[Row]:
     """One row per arm, in order of first appearance; plain decoding is the arm called "ar"."""
-    plain = {run.prompt: run for run in runs if run.arm == "ar"}
+    plain = {run.number: run for run in runs if run.arm == "ar"}
     return [
         _row(arm, [run for run in runs if run.arm == arm], plain, quality) for arm in dict.fromkeys(r.arm for r in runs)
     ]
 
 
-def _row(arm: str, runs: list[Run], plain: dict[str, Run], quality) -> Row:
-    walls = sorted(plain[run.prompt].wall / run.wall for run in runs)
-    fewer = mean(plain[run.prompt].nfe for run in runs) / mean(run.nfe for run in runs)
-    cpu = median(plain[run.prompt].cpu / run.cpu for run in runs)
-    step = median(run.forward_cpu / run.nfe / (plain[run.prompt].forward_cpu / plain[run.prompt].nfe) for run in runs)
+def _row(arm: str, runs: list[Run], plain: dict[int, Run], quality) -> Row:
+    walls = sorted(plain[run.number].wall / run.wall for run in runs)
+    fewer = mean(plain[run.number].nfe for run in runs) / mean(run.nfe for run in runs)
+    cpu = median(plain[run.number].cpu / run.cpu for run in runs)
+    step = median(run.forward_cpu / run.nfe / (plain[run.number].forward_cpu / plain[run.number].nfe) for run in runs)
     subject, background = (quality or {}).get(arm, (None, None))
     return Row(
         arm=arm,
@@ -73,7 +73,7 @@ def _row(arm: str, runs: list[Run], plain: dict[str, Run], quality) -> Row:
         overhead=median(run.cpu / run.forward_cpu - 1 for run in runs),
         subject=subject,
         background=background,
-        same_as_plain=mean(float((run.tokens == plain[run.prompt].tokens).all()) for run in runs),
+        same_as_plain=mean(float((run.tokens == plain[run.number].tokens).all()) for run in runs),
     )
 
 

@@ -7,7 +7,7 @@ from csd_pipeline.evaluation.summary import markdown, summarise
 
 def run(arm: str, prompt: str, nfe: int, cpu: float, forward: float, token: int = 0) -> Run:
     tokens = torch.full((1, 4), token)
-    return Run(arm, prompt, 0, nfe, 255 / nfe, 0.0, 0.01, 2 * cpu, cpu, forward, tokens)
+    return Run(arm, ord(prompt), prompt, 0, nfe, 255 / nfe, 0.0, 0.01, 2 * cpu, cpu, forward, tokens)
 
 
 @pytest.fixture

@@ -54,3 +54,15 @@ def test_judge_recognises_the_shipped_samples(dataset, catalogue):
     score = PromptAccuracy.load().score(images, captions)
     assert score.background_right.float().mean() > 0.9
     assert score.subject_right.float().mean() > 0.8
+
+
+def test_stock_generate_draws_the_prompt(shipped):
+    model, tokenizer, _ = shipped
+    model.generation_config.generation_kwargs = {"boi_token_id": BOI_ID}
+    prompt = torch.tensor([[*tokenizer("a red apple on white").input_ids, BOI_ID]])
+    torch.manual_seed(0)
+    tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), generation_mode="image", do_sample=True)
+    picture = model.decode_image_tokens(tokens).permute(0, 3, 1, 2)
+    score = PromptAccuracy.load().score(picture, ["a red apple on white"])
+    assert picture.shape == (1, 3, 128, 128)
+    assert score.subject_right.all() and score.background_right.all()

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from transformers import JanusForConditionalGeneration, PreTrainedTokenizerFast
 
-from ...evaluation.prompt_accuracy import PromptAccuracy, PromptScore
+from ...evaluation.prompt_accuracy import PromptAccuracy
 from .captions import canonical_caption, typed_caption
 from .catalogue import Catalogue
 from .pixel_codes import PixelCodes
@@ -20,6 +20,7 @@ CLASSES = {
     "held-out plain": (True, "plain"),
     "held-out textured": (True, "textured"),
 }
+BATCH = 40
 FREE_WORDING = "trained pairs, free wording"
 
 
@@ -31,10 +32,6 @@ class ClassResult:
 
     def __str__(self) -> str:
         return f"subject {self.subject_right:.3f}, background {self.background_right:.3f} (n = {self.count})"
-
-    def add(self, pairs: list[tuple[int, int]], score: PromptScore) -> None:
-        rights = zip(pairs, score.subject_right.tolist(), score.background_right.tolist(), strict=True)
-        self.verdicts += [(*pair, subject, background) for pair, subject, background in rights]
 
     @property
     def count(self) -> int:
@@ -49,6 +46,17 @@ class ClassResult:
         return sum(v[3] for v in self.verdicts) / max(1, self.count)
 
 
+@dataclass(frozen=True)
+class Order:
+    """What to measure: `count` pictures of the class `name` with one sampling setting."""
+
+    name: str
+    count: int
+    guidance: float
+    temperature: float
+    seed: int
+
+
 @dataclass
 class Evaluator:
     """Samples pictures and judges them. `codes` given: draw with the bare centroids, 30 times faster."""
@@ -58,17 +66,18 @@ class Evaluator:
     catalogue: Catalogue
     judge: PromptAccuracy
     codes: PixelCodes | None = None
-    batch: int = 50
 
-    def measure(self, name: str, count: int, guidance: float, temperature: float, seed: int) -> ClassResult:
-        """Prompt accuracy on `count` pictures of the class `name`; every pair of it is used about equally often."""
-        result, rng, chosen = ClassResult(), np.random.default_rng(seed), self.pairs(name, count, seed)
-        for start in range(0, count, self.batch):
-            pairs = chosen[start : start + self.batch]
-            captions = [self._caption(name, pair, rng) for pair in pairs]
-            tokens = sample_tokens(self.model, self.tokenizer, captions, guidance, temperature, seed + start)
-            result.add(pairs, self.judge.score_labels(self.draw(tokens), *torch.tensor(pairs).T))
-        return result
+    def measure(self, order: Order, start: int) -> list[tuple]:
+        """Verdicts on pictures `start` to `start + BATCH` of the order; every pair is used about equally often."""
+        pairs = self.pairs(order.name, order.count, order.seed)[start : start + BATCH]
+        rng = np.random.default_rng((order.seed, start))
+        captions = [self._caption(order.name, pair, rng) for pair in pairs]
+        setting = (order.guidance, order.temperature, order.seed + start)
+        score = self.judge.score_labels(
+            self.draw(sample_tokens(self.model, self.tokenizer, captions, *setting)), *torch.tensor(pairs).T
+        )
+        rights = zip(pairs, score.subject_right.tolist(), score.background_right.tolist(), strict=True)
+        return [(*pair, subject, background) for pair, subject, background in rights]
 
     def _caption(self, name: str, pair: tuple[int, int], rng: np.random.Generator) -> str:
         if name == FREE_WORDING:
@@ -88,20 +97,23 @@ class Evaluator:
         return self.codes.decode(tokens) if self.codes else decode_pictures(self.model, tokens)
 
 
-def sweep(evaluator: Evaluator, numbers: dict, seed: int, report: Callable[[dict], None]) -> list[dict]:
-    """One row per (guidance, temperature): accuracy of each class and their mean; best row first."""
-    rows = []
-    for guidance in numbers["guidances"]:
-        for temperature in numbers["temperatures"]:
-            row = {"guidance": guidance, "temperature": temperature}
-            for name in CLASSES:
-                result = evaluator.measure(name, numbers["sweep_pictures"], guidance, temperature, seed)
-                row[name] = round(result.subject_right, 4)
-                row[f"{name}, background"] = round(result.background_right, 4)
-            row["mean"] = round(sum(row[name] for name in CLASSES) / len(CLASSES), 4)
-            rows.append(row)
-            report(row)
-    return sorted(rows, key=lambda row: -row["mean"])
+def sweep_orders(settings: list[tuple[float, float]], pictures: int, seed: int) -> list[Order]:
+    """One order per (guidance, temperature) and class."""
+    return [Order(name, pictures, *setting, seed) for setting in settings for name in CLASSES]
+
+
+def sweep_rows(orders: list[Order], results: list[ClassResult]) -> list[dict]:
+    """One row per setting: shares of every class and their mean over subjects and backgrounds; best row first."""
+    rows: dict[tuple[float, float], dict] = {}
+    for order, result in zip(orders, results, strict=True):
+        start = {"guidance": order.guidance, "temperature": order.temperature, "n": order.count}
+        row = rows.setdefault((order.guidance, order.temperature), start)
+        row[order.name] = round(result.subject_right, 4)
+        row[f"{order.name}, background"] = round(result.background_right, 4)
+    for row in rows.values():
+        shares = [row[name + what] for name in CLASSES for what in ("", ", background")]
+        row["mean"] = round(sum(shares) / len(shares), 4)
+    return sorted(rows.values(), key=lambda row: -row["mean"])
 
 
 def gate_rows(results: dict[str, ClassResult], gates: dict[str, dict[str, float]]) -> list[dict]:

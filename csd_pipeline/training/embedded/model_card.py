@@ -73,6 +73,7 @@ def _table(head: list[str], rows: list[list[object]]) -> str:
 
 def _history(stages: list[dict]) -> str:
     keys = ["steps", "batch", "pictures", "subjects", "backgrounds", "precision", "training_nll", "held_out_nll"]
+    keys += ["note"] * any("note" in stage for stage in stages)
     rows = [[number + 1, *(stage.get(key, "") for key in keys)] for number, stage in enumerate(stages)]
     return _table(["stage", *(key.replace("_", " ") for key in keys)], rows)
 
@@ -103,10 +104,10 @@ def _verdict(row: dict) -> str:
 
 
 def _sweep(rows: list[dict]) -> str:
-    names = [key for key in rows[0] if key not in ("guidance", "temperature", "mean") and "background" not in key]
+    names = [key for key in rows[0] if key not in ("guidance", "temperature", "n", "mean") and "background" not in key]
     ordered = sorted(rows, key=lambda row: (row["guidance"], row["temperature"]))
-    cells = [[row["guidance"], row["temperature"], *(f"{row[n]:.0%}" for n in names)] for row in ordered]
-    return _table(["guidance", "temperature", *names], cells)
+    cells = [[row["guidance"], row["temperature"], row["n"], *(f"{row[n]:.0%}" for n in names)] for row in ordered]
+    return _table(["guidance", "temperature", "n per class", *names], cells)
 
 
 def _judge(test: dict) -> str:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import torch
 
-from ...evaluation.prompt_accuracy import PromptAccuracy
 from .cpu_memory import keep_freed_memory
 from .dataset import StickerDataset, load_dataset
-from .evaluate import CLASSES, FREE_WORDING, ClassResult, Evaluator, gate_rows, sweep
-from .export import assemble_model, export_model, load_exported
+from .evaluate import CLASSES, FREE_WORDING, ClassResult, Order, gate_rows, sweep_orders, sweep_rows
+from .export import assemble_model, export_model, write_generation_config
 from .history import present_stage, read_history, write_history
+from .measuring import Measuring
 from .model_card import write_model_card
 from .pixel_codes import PixelCodes
 from .sampling import decode_pictures
@@ -88,30 +88,37 @@ class EmbeddedTraining:
         write_history(self.out_dir, [*stages, present_stage(self.work_dir, self.recipe, self.dataset.catalogue)])
 
     def sweep(self) -> None:
-        """Prompt accuracy for every guidance and temperature, drawn with the bare centroids."""
-        rows = sweep(self._evaluator(quick=True), self.recipe["evaluation"], self.recipe["seed"], log.info)
-        self._write_numbers("sweep", rows)
+        """Prompt accuracy of every setting, then of the best few on more pictures; the winner becomes the default."""
+        numbers = self.recipe["evaluation"]
+        settings = [(g, t) for g in numbers["guidances"] for t in numbers["temperatures"]]
+        first = self._sweep_round(settings, numbers["sweep_pictures"], self.recipe["seed"])
+        finalists = [(row["guidance"], row["temperature"]) for row in first[: numbers["finalists"]]]
+        final = self._sweep_round(finalists, numbers["finalist_pictures"], self.recipe["seed"] + 100)
+        self._write_numbers("sweep", final + first[len(final) :])
+        write_generation_config(self.out_dir, final[0])
+
+    def _sweep_round(self, settings: list[tuple[float, float]], pictures: int, seed: int) -> list[dict]:
+        orders = sweep_orders(settings, pictures, seed)
+        return sweep_rows(orders, self._measuring(quick=True).run(orders, log.info))
 
     def gates(self) -> None:
         """Prompt accuracy with the best setting of the sweep, drawn with the VQ decoder."""
         numbers, seed, best = self.recipe["evaluation"], self.recipe["seed"] + 1, self._read_numbers("sweep")[0]
-        evaluator, results = self._evaluator(quick=False), {}
-        for name in (*CLASSES, FREE_WORDING):
-            count = numbers["wording_pictures" if name == FREE_WORDING else "gate_pictures"]
-            results[name] = evaluator.measure(name, count, best["guidance"], best["temperature"], seed)
-            log.info("%s: %s", name, results[name])
+        counts = {**dict.fromkeys(CLASSES, numbers["gate_pictures"]), FREE_WORDING: numbers["wording_pictures"]}
+        orders = [Order(name, count, best["guidance"], best["temperature"], seed) for name, count in counts.items()]
+        results = dict(zip(counts, self._measuring(quick=False).run(orders, log.info), strict=True))
         self._write_numbers("verdicts", {name: result.verdicts for name, result in results.items()})
         self._write_numbers("gates", gate_rows(results, numbers["gates"]))
 
     def card(self) -> None:
         results = {name: ClassResult(verdicts) for name, verdicts in self._read_numbers("verdicts").items()}
         numbers = {name: self._read_numbers(name) for name in ("sweep", "gates", "decoder")}
-        write_model_card(self.out_dir, self.judge_dir, self.recipe, self._evaluator(quick=False), results, numbers)
+        write_model_card(
+            self.out_dir, self.judge_dir, self.recipe, self._measuring(quick=False).evaluator(), results, numbers
+        )
 
-    def _evaluator(self, quick: bool) -> Evaluator:
-        model, tokenizer, codes = load_exported(self.out_dir)
-        judge = PromptAccuracy.load(self.judge_dir)
-        return Evaluator(model, tokenizer, self.dataset.catalogue, judge, codes if quick else None)
+    def _measuring(self, quick: bool) -> Measuring:
+        return Measuring(self.out_dir, self.judge_dir, quick, self.processes)
 
     def _read_numbers(self, name: str) -> list | dict:
         path = self.work_dir / "results" / f"{name}.json"

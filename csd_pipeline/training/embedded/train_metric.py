@@ -116,5 +116,6 @@ def save_judge(judge: PromptAccuracy, folder: Path, width: int, test: dict[str, 
     """Writes `model.safetensors` and `config.json` with the words and the test result."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file({k: v.contiguous() for k, v in judge.network.state_dict().items()}, folder / "model.safetensors")
+    (folder / "model.safetensors").chmod(0o644)  # safetensors writes files that only their owner may read
     config = {"width": width, "test_on_held_out_pairs": test, **judge.vocabulary}
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
