@@ -116,7 +116,20 @@ class Bench:
                 pad_token_id=tokenizer.pad_token_id,
             )
         nfe = count - 1  # its first forward is the prefill
-        return Run("transformers", prompt, seed, nfe, 1.0, 0.0, 0.0, clock.wall, clock.cpu, float("nan"), tokens)
+        return Run(
+            arm="transformers",
+            number=number,
+            prompt=prompt,
+            seed=seed,
+            nfe=nfe,
+            tokens_per_step=1.0,
+            accepted_per_step=0.0,
+            drift_per_token=0.0,
+            wall=clock.wall,
+            cpu=clock.cpu,
+            forward_cpu=float("nan"),
+            tokens=tokens,
+        )
 
     def transformers_can_draw(self) -> bool:
         """Its Janus loop knows no decoding without guidance, and no temperature 0."""
