@@ -13,7 +13,7 @@ from PIL.Image import Resampling
 
 from csd_pipeline.components import PARTS, complete_parts
 from csd_pipeline.decoding import Warp
-from csd_pipeline.decoding.verification import relaxes
+from csd_pipeline.decoding.verification import is_exact
 from csd_pipeline.picture_file import picture_bytes
 from csd_pipeline.presets import build_parts, read_preset
 from csd_pipeline.recipe import describe, rebuild_parts
@@ -121,7 +121,7 @@ def _draw(pipeline, images: list[Image], job: Job, numbers: dict, maps: bool) ->
         record_maps=maps,
         **numbers,
     )
-    exact = not relaxes(pipeline.relaxation, pipeline.alignment_filter)
+    exact = is_exact(pipeline.relaxation, pipeline.alignment_filter)
     return output, [tokens_digest(row) for row in tokens], exact
 
 

@@ -1,4 +1,7 @@
-"""Accept a prefix of the drafts, draw one more token. The only place where tokens are decided."""
+"""Accept a prefix of the drafts, draw one more token.
+
+A relaxation decides about the drafts (by default each by itself, :func:`decide_each`); the tokens are drawn here.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,26 @@ from .window import Window
 
 
 @dataclass
+class Decision:
+    """What a rule makes of the drafts of one pass.
+
+    Args:
+        accepted: [B] int64 ``tau``, number of accepted drafts.
+        residual: [B, V] unnormalised law of the token drawn where draft ``tau`` was rejected.
+        acceptance: [B, L] acceptance probability used at each draft.
+        drift: [B, L] total variation spent at each slot if it is reached.
+        spoiled: [B, L] bool, slots whose drafts had a say in ``tau`` without being committed: their recorded laws do
+            not hold any longer, so they must be drawn anew. None for a rule that never looks beyond the first rejection.
+    """
+
+    accepted: Tensor
+    residual: Tensor
+    acceptance: Tensor
+    drift: Tensor
+    spoiled: Tensor | None = None
+
+
+@dataclass
 class Verification:
     """Outcome of one pass.
 
@@ -23,6 +46,7 @@ class Verification:
         acceptance: [B, L] acceptance probability used at each draft.
         drift: [B, L] total variation spent at each slot if it is reached; 0 where decoding is exact.
         choice: [B, L+1] tokens plain decoding would draw in these contexts, or None if noise is not shared.
+        spoiled: [B, L] bool, drafts that can not be kept for another pass (see :class:`Decision`), or None.
     """
 
     accepted: Tensor
@@ -31,6 +55,7 @@ class Verification:
     acceptance: Tensor
     drift: Tensor
     choice: Tensor | None = None
+    spoiled: Tensor | None = None
 
 
 def verify_shared_noise(window: Window, noise: IndexedNoise) -> Verification:
@@ -43,10 +68,10 @@ def verify_shared_noise(window: Window, noise: IndexedNoise) -> Verification:
         none = window.draft_laws[..., 0]
         return Verification(window.lengths, choice[:, 0], window.fresh, none, none, choice)
     kept = (choice[:, :-1] == window.drafts) & window.valid
-    accepted = _leading(kept)
+    accepted = leading(kept)
     return Verification(
         accepted=accepted,
-        next_token=_at(choice, accepted),
+        next_token=at_slot(choice, accepted),
         kept=kept,
         acceptance=kept.float(),
         drift=torch.zeros_like(window.p_draft),
@@ -55,10 +80,9 @@ def verify_shared_noise(window: Window, noise: IndexedNoise) -> Verification:
 
 
 def verify(window: Window, relaxation, alignment_filter, noise: IndexedNoise, draw: Tensor | int) -> Verification:
-    """Modified rejection sampling with a relaxed acceptance probability (Leviathan et al., arXiv 2211.17192).
+    """Let the rule decide about the drafts, then draw one token per image.
 
-    ``f = f_van + gate (f_rule - f_van)``. First rejection: one token from the optimal residual ``[p - q f]+``, which
-    minimises the distance to the target law; no rejection: one bonus token from the target law.
+    First rejection: one token from the residual the rule gives; no rejection: one bonus token from the target law.
 
     Args:
         window: laws and drafts of this pass.
@@ -69,59 +93,77 @@ def verify(window: Window, relaxation, alignment_filter, noise: IndexedNoise, dr
     """
     if window.drafts.shape[1] == 0:
         return verify_shared_noise(window, noise)  # nothing to verify: one token of plain decoding
-    mass, drift = _accepted_mass(window, relaxation, alignment_filter)
-    acceptance = window.vanilla
-    if mass is not None:
-        at_drafts = mass.gather(-1, window.drafts.unsqueeze(-1)).squeeze(-1)
-        acceptance = (at_drafts / window.q_draft).clamp(max=1.0).nan_to_num_(0.0)
     uniform = noise.uniform(window.positions, Purpose.VERIFY, draw)[:, :-1]
-    accepted = _leading((uniform < acceptance) & window.valid)
-    position, law = _at(window.positions, accepted), _at(window.target_laws, accepted)
+    if relaxes(relaxation, alignment_filter):
+        decision = relaxation.decide(window, alignment_filter, uniform)
+    else:
+        decision = decide_each(window, None, uniform)
+    accepted = decision.accepted
+    position, law = at_slot(window.positions, accepted), at_slot(window.target_laws, accepted)
     bonus = draw_by_race(law, noise.gumbel(position[:, None], law.shape[-1])[:, 0])
-    repair_uniform = _at(noise.uniform(window.positions, Purpose.RESIDUAL, draw), accepted)
-    repaired = draw_by_inverse_cdf(_residual_weights(window, accepted, mass), repair_uniform)
+    repair_uniform = at_slot(noise.uniform(window.positions, Purpose.RESIDUAL, draw), accepted)
+    repaired = draw_by_inverse_cdf(decision.residual, repair_uniform)
+    kept = (uniform < window.vanilla) & window.valid
     return Verification(
         accepted=accepted,
         next_token=torch.where(accepted == window.lengths, bonus, repaired),
-        kept=(uniform < window.vanilla) & window.valid,
-        acceptance=acceptance,
-        drift=drift,
+        kept=kept if decision.spoiled is None else kept & ~decision.spoiled,
+        acceptance=decision.acceptance,
+        drift=decision.drift,
+        spoiled=decision.spoiled,
     )
 
 
-def _accepted_mass(window: Window, relaxation, alignment_filter) -> tuple[Tensor | None, Tensor]:
-    """``q f`` [B, L, V] (None where it is plainly ``min(p, q)``) and the drift ``sum [q f - p]+`` [B, L]."""
-    if not relaxes(relaxation, alignment_filter):
-        return None, torch.zeros_like(window.vanilla)
-    vanilla = torch.minimum(window.p, window.q)
-    mass = relaxation.relaxed_mass(window)
-    if alignment_filter is not None:
-        gate = alignment_filter.gate(window, _overshoot(mass, window.p))
-        mass = torch.lerp(vanilla, mass, gate.unsqueeze(-1))
-    return mass, _overshoot(mass, window.p)
+def decide_each(window: Window, mass: Tensor | None, uniform: Tensor) -> Decision:
+    """Modified rejection sampling, each draft by itself (Leviathan et al., arXiv 2211.17192, algorithm 1).
+
+    First rejection: the optimal residual ``[p - q f]+``, which minimises the distance to the target law whatever ``f``.
+
+    Args:
+        window: laws and drafts of this pass.
+        mass: [B, L, V] ``q f``, or None for plain speculative decoding (``min(p, q)``, no drift).
+        uniform: [B, L] in [0, 1); a draft is accepted where it is below ``f``.
+    """
+    acceptance, drift = window.vanilla, torch.zeros_like(window.vanilla)
+    if mass is not None:
+        acceptance = (at_drafts(mass, window.drafts) / window.q_draft).clamp(max=1.0).nan_to_num_(0.0)
+        drift = overshoot(mass, window.p)
+    accepted = leading((uniform < acceptance) & window.valid)
+    slot = accepted.clamp(max=window.drafts.shape[1] - 1)
+    rest = residual(at_slot(window.p, slot), at_slot(window.q if mass is None else mass, slot))
+    return Decision(accepted, rest, acceptance, drift)
 
 
-def _overshoot(mass: Tensor, p: Tensor) -> Tensor:
+def overshoot(mass: Tensor, p: Tensor) -> Tensor:
+    """``sum [q f - p]+`` [B, L] of the accepted mass [B, L, V]: the total variation spent."""
     return (mass - p).clamp_(min=0).sum(-1)
 
 
 def relaxes(relaxation, alignment_filter) -> bool:
-    """False when the pair is exact by construction (strength 0, or a filter that never opens)."""
-    return not relaxation.exact and not (alignment_filter is not None and alignment_filter.always_closed)
+    """False when the pair makes the very decisions of plain speculative decoding, whatever the laws."""
+    return not relaxation.plain and not _always_closed(alignment_filter)
 
 
-def _residual_weights(window: Window, accepted: Tensor, mass: Tensor | None) -> Tensor:
-    """[B, V] unnormalised residual law at the first rejected slot of each image."""
-    slot = accepted.clamp(max=window.drafts.shape[1] - 1)
-    return residual(_at(window.p, slot), _at(window.q if mass is None else mass, slot))
+def is_exact(relaxation, alignment_filter) -> bool:
+    """True when the output law is the target law by construction (strength 0, or a filter that never opens)."""
+    return relaxation.exact or _always_closed(alignment_filter)
 
 
-def _leading(ok: Tensor) -> Tensor:
+def _always_closed(alignment_filter) -> bool:
+    return alignment_filter is not None and alignment_filter.always_closed
+
+
+def at_drafts(values: Tensor, drafts: Tensor) -> Tensor:
+    """[B, L] entries of [B, L, V] values at the drafts [B, L]."""
+    return values.gather(-1, drafts.unsqueeze(-1)).squeeze(-1)
+
+
+def leading(ok: Tensor) -> Tensor:
     """[B] number of leading True of [B, L]."""
     return ok.to(torch.int64).cumprod(-1).sum(-1)
 
 
-def _at(values: Tensor, slot: Tensor) -> Tensor:
+def at_slot(values: Tensor, slot: Tensor) -> Tensor:
     """``values[b, slot[b]]`` for [B, L] or [B, L, V] values."""
     index = slot.view(-1, 1, *(1,) * (values.dim() - 2)).expand(-1, 1, *values.shape[2:])
     return values.gather(1, index).squeeze(1)

@@ -103,17 +103,18 @@ class JacobiRun(DraftRun):
 
     def _redraw(self, state: DecodingState, window: Window, outcome: Verification) -> Tensor:
         """[B, L+1] new drafts from the target laws of this pass; only those behind the first rejection are used."""
-        laws = window.target_laws
-        if self.redraw == "gumbel":
+        laws, spoiled = window.target_laws, outcome.spoiled
+        if self.redraw == "gumbel" and spoiled is None:
             if outcome.choice is not None:
                 return outcome.choice
             return draw_by_race(laws, state.noise.gumbel(window.positions, laws.shape[-1]))
         uniform = state.noise.uniform(window.positions, Purpose.REDRAW, state.passes)
-        if self.redraw == "fresh" or window.drafts.shape[1] == 0:
+        if self.redraw != "coupled" or window.drafts.shape[1] == 0:
             return draw_by_inverse_cdf(laws, uniform)
         # Accept-or-repair with the plain rule at every slot: the new draft has law p and equals the old one as often as
         # any coupling can make it. The slot after the last real draft never held one.
-        repair = torch.where(window.valid[..., None], residual(window.p, window.q), window.p)
+        repairable = window.valid if spoiled is None else window.valid & ~spoiled
+        repair = torch.where(repairable[..., None], residual(window.p, window.q), window.p)
         drawn = draw_by_inverse_cdf(torch.cat([repair, laws[:, -1:]], 1), uniform)
         return torch.cat([torch.where(outcome.kept, window.drafts, drawn[:, :-1]), drawn[:, -1:]], 1)
 

@@ -3,30 +3,51 @@
 from __future__ import annotations
 
 from diffusers import ConfigMixin, SchedulerMixin
-from torch import Tensor, minimum, where
+from torch import Tensor, lerp, minimum, where
 
+from csd_pipeline.decoding.verification import Decision, decide_each, overshoot
 from csd_pipeline.decoding.window import Window
 
 
 class Relaxation(SchedulerMixin, ConfigMixin):
     """Acceptance rule of the draft tokens.
 
-    A subclass implements :meth:`accepted_mass` and says by ``exact`` when it is plain speculative decoding. Config
-    options every relaxed rule has:
+    A subclass implements :meth:`accepted_mass`, or :meth:`decide` where drafts are judged together, and says by
+    ``exact`` and ``plain`` what its law is. Config options every relaxed rule has:
 
     * ``support_guard``: never accept a token of target probability 0 (additive rules would emit it otherwise).
     * ``relax_fresh``: also relax drafts that only just entered the window (they may be random tokens; off by default,
       on in the papers' released loops).
+
+    Attributes:
+        source: paper or code the rule comes from.
+        departures: in what it departs from them, one sentence.
+        strength: the knob along which acceptance never falls, or "" if there is none.
+        dominates_vanilla: ``f >= min(1, p/q)`` at every draft, so that acceptance gained equals drift spent.
     """
 
     order = 1
     source: str = ""
-    dominates_vanilla = True  # f >= min(1, p/q) at every symbol: acceptance gained equals drift spent
+    departures: str = ""
+    strength: str = ""
+    dominates_vanilla: bool = True
 
     @property
     def exact(self) -> bool:
         """True when the output law is the target law for every pair of laws."""
         raise NotImplementedError
+
+    @property
+    def plain(self) -> bool:
+        """True when every decision is that of plain speculative decoding, so that the rule need not be asked."""
+        return self.exact
+
+    def prepare(self, adapter) -> None:
+        """Called once before the first pass with the target adapter, by rules that need its codebook or grid.
+
+        Raises:
+            ValueError: the rule can not serve this target.
+        """
 
     def accepted_mass(self, window: Window) -> Tensor:
         """[B, L, V] ``q f`` with ``f`` in [0, 1] the acceptance probability of every symbol under this rule."""
@@ -40,3 +61,18 @@ class Relaxation(SchedulerMixin, ConfigMixin):
         if not self.config.relax_fresh:
             mass = where(window.fresh.unsqueeze(-1), minimum(window.p, window.q), mass)
         return mass
+
+    def decide(self, window: Window, alignment_filter, uniform: Tensor) -> Decision:
+        """Accept or reject the drafts of one pass: ``f = f_van + gate (f_rule - f_van)``, each draft by itself.
+
+        Args:
+            window: laws and drafts, at least one draft.
+            alignment_filter: gate of the rule, or None (gate 1 everywhere). Gate 0 must give the decisions of plain
+                speculative decoding bit for bit.
+            uniform: [B, L] in [0, 1), one number per draft.
+        """
+        mass = self.relaxed_mass(window)
+        if alignment_filter is not None:
+            gate = alignment_filter.gate(window, overshoot(mass, window.p))
+            mass = lerp(minimum(window.p, window.q), mass, gate.unsqueeze(-1))
+        return decide_each(window, mass, uniform)
