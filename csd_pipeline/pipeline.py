@@ -45,7 +45,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
 
     model_cpu_offload_seq = "target"
     _optional_components = ["drafter", "relaxation", "alignment_filter"]
-    _callback_tensor_inputs = ["latents"]
+    _callback_tensor_inputs = ["latents", "counts", "drift"]
 
     def __init__(
         self,
@@ -101,10 +101,13 @@ class CSDAutoregressivePipeline(PipelineLoading):
         prompt_attention_mask: torch.Tensor | None = None,
         negative_prompt_ids: torch.Tensor | None = None,
         negative_prompt_attention_mask: torch.Tensor | None = None,
+        height: int | None = None,
+        width: int | None = None,
     ):
         """Left-padded ids and masks [P * num_images_per_prompt, S] (int64) of the prompts and of their guidance rows.
 
-        Given ids are only checked and repeated. Needs no target.
+        Given ids are only checked and repeated. Needs no target. ``height`` and ``width`` (pixels) matter to families
+        that name the size in the prompt.
 
         Raises:
             ValueError: no prompt, texts and ids at once, no tokenizer where one is needed, or ids that do not fit.
@@ -112,20 +115,21 @@ class CSDAutoregressivePipeline(PipelineLoading):
         device = device or self._execution_device
         if prompt_ids is None and negative_prompt_ids is not None:
             raise ValueError("got negative_prompt_ids without prompt_ids; give both as ids, or both as texts")
+        formatter = prompt_texts.prompt_format(self.target, self._size(height, width))
         if prompt_ids is None:
             texts = prompt_texts.check_prompts(prompt, negative_prompt)
             if self.tokenizer is None:
                 raise ValueError("this pipeline has no tokenizer; give prompt_ids, or load one")
-            encoded = prompt_texts.encode(
-                prompt_texts.prompt_format(self.target), self.tokenizer, texts, negative_prompt
-            )
+            encoded = prompt_texts.encode(formatter, self.tokenizer, texts, negative_prompt)
             prompt_ids, prompt_attention_mask, negative_prompt_ids, negative_prompt_attention_mask = encoded
         elif prompt is not None or negative_prompt is not None:
             raise ValueError("got texts and prompt_ids; give prompt and negative_prompt, or the ids of both")
         if prompt_attention_mask is None:
             prompt_attention_mask = torch.ones_like(prompt_ids)
         if negative_prompt_ids is None and self.tokenizer is not None:
-            negative_prompt_ids = prompt_texts.prompt_format(self.target).unconditional(prompt_ids, self.tokenizer)
+            negative_prompt_ids, negative_prompt_attention_mask = formatter.guidance_rows(
+                prompt_ids, prompt_attention_mask, self.tokenizer
+            )
         if negative_prompt_attention_mask is None and negative_prompt_ids is not None:
             negative_prompt_attention_mask = prompt_attention_mask
         rows = (prompt_ids, prompt_attention_mask, negative_prompt_ids, negative_prompt_attention_mask)
@@ -133,6 +137,13 @@ class CSDAutoregressivePipeline(PipelineLoading):
         rows = [prompt_texts.repeat_rows(row, num_images_per_prompt, device) for row in rows]
         prompt_ids, prompt_attention_mask, negative_prompt_ids, negative_prompt_attention_mask = rows
         return prompt_ids, prompt_attention_mask, negative_prompt_ids, negative_prompt_attention_mask
+
+    def _size(self, height: int | None, width: int | None) -> tuple[int, int] | None:
+        """(height, width) of the call; one that is left out is the model's usual one."""
+        if self.target is None or (height is None and width is None):
+            return None
+        usual = adapter_for(self.target).image_size
+        return (usual[0] if height is None else height, usual[1] if width is None else width)
 
     def check_inputs(
         self,
@@ -148,10 +159,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
             raise ValueError("this pipeline has no target model, it can only encode prompts; load one to draw")
         require_integer("num_images_per_prompt", num_images_per_prompt, 1)
         require_choice("output_type", output_type, OUTPUT_TYPES)
-        size = adapter_for(self.target).image_size
-        if (size[0] if height is None else height, size[1] if width is None else width) != size:
-            got = f"width={width}, height={height}"
-            raise ValueError(f"this model draws {size[1]}x{size[0]} pixels, got {got}; leave them out")
+        adapter_for(self.target, self._size(height, width))
         if callback_on_step_end is not None and not callable(callback_on_step_end):
             raise ValueError(f"callback_on_step_end must be a function, got {callback_on_step_end!r}")
         for name in callback_on_step_end_tensor_inputs or ():
@@ -204,7 +212,8 @@ class CSDAutoregressivePipeline(PipelineLoading):
                 is the number of tokens the slowest image has, ``tensors["latents"]`` the token ids [B, N] so far. Set
                 ``pipe._interrupt = True`` to stop, ``pipe._guidance_scale`` to change guidance. ``latents`` returned
                 after the last pass replace the tokens that become pixels.
-            callback_on_step_end_tensor_inputs: of ``["latents"]``.
+            callback_on_step_end_tensor_inputs: of ``["latents", "counts", "drift"]``: token ids [B, N] int64, tokens
+                every image has [B] int64 on the CPU, total variation every image has spent so far [B] float32.
             record_maps: also record entropy, acceptance and pass maps in the traces.
 
         Returns:
@@ -218,13 +227,13 @@ class CSDAutoregressivePipeline(PipelineLoading):
         self.check_inputs(
             num_images_per_prompt, height, width, output_type, callback_on_step_end, callback_on_step_end_tensor_inputs
         )
-        adapter, device = adapter_for(self.target), self._execution_device
+        adapter, device = adapter_for(self.target, self._size(height, width)), self._execution_device
         own = {name: getattr(self, name) for name in PARTS}
         parts = complete_parts(**(own if preset is None else build_parts(read_preset(preset))))
         given = {"guidance_scale": guidance_scale, "temperature": temperature, "top_k": top_k, "top_p": top_p}
         warp = warp_of(self, adapter, given, preset)
         ids = (prompt_ids, prompt_attention_mask, negative_prompt_ids, negative_prompt_attention_mask)
-        ids = self.encode_prompt(prompt, num_images_per_prompt, device, negative_prompt, *ids)
+        ids = self.encode_prompt(prompt, num_images_per_prompt, device, negative_prompt, *ids, height, width)
         if warp.guided and ids[2] is None:
             raise ValueError("guidance needs negative_prompt_ids or a tokenizer; give them, or guidance_scale=1")
         seeds = image_seeds(len(ids[0]), seed, generator)

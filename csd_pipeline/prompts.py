@@ -21,9 +21,9 @@ class _JanusPrompts(JanusAdapter):
         """No model: the length that fits is only known with one."""
 
 
-def prompt_format(target) -> TargetAdapter:
+def prompt_format(target, size: tuple[int, int] | None = None) -> TargetAdapter:
     """Who formats prompts: the target's adapter, or the Janus family's in a pipeline that holds only a tokenizer."""
-    return _JanusPrompts() if target is None else adapter_for(target)
+    return _JanusPrompts() if target is None else adapter_for(target, size)
 
 
 def check_prompts(prompt, negative_prompt) -> list[str]:
@@ -73,7 +73,7 @@ def check_ids(ids: Tensor, mask: Tensor, negative_ids: Tensor | None, negative_m
         raise ValueError(
             f"the prompts have {ids.shape[1]} tokens, beside the image the model has room for {max(room, 0)}"
         )
-    known = getattr(getattr(target.config, "text_config", None), "vocab_size", None)
+    known = getattr(getattr(target.config, "text_config", target.config), "vocab_size", None)
     largest = max(int(tensor.max()) for tensor in (ids, negative_ids) if tensor is not None)
     if known is not None and largest >= known:
         raise ValueError(
@@ -96,7 +96,7 @@ def encode(
     texts = [_formatted(adapter, tokenizer, text) for text in prompts]
     if negative is None:
         ids, mask = _pad(tokenizer, texts)
-        return ids, mask, adapter.unconditional(ids, tokenizer), mask
+        return ids, mask, *adapter.guidance_rows(ids, mask, tokenizer)
     negatives = [negative] * len(prompts) if isinstance(negative, str) else list(negative)
     ids, mask = _pad(tokenizer, texts + [_formatted(adapter, tokenizer, text) for text in negatives])
     count = len(prompts)

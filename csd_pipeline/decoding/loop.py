@@ -42,11 +42,18 @@ class Progress:
         passes: target forwards so far, the prefill included.
         counts: committed tokens of every image of the batch.
         tokens: [B, N] int64, all images; positions not committed yet hold 0.
+        drift_map: [B, N] float32, total variation spent at each committed position.
     """
 
     passes: int
     counts: list[int]
     tokens: Tensor
+    drift_map: Tensor
+
+    @property
+    def drift(self) -> Tensor:
+        """[B] float32, total variation every image has spent so far; stays on the device."""
+        return self.drift_map.sum(1)
 
 
 class NonFiniteLogits(RuntimeError):
@@ -79,11 +86,12 @@ def decode(
         on_pass: called after every pass; returning False stops decoding.
 
     Raises:
-        ValueError: guidance without unconditional rows.
+        ValueError: guidance without unconditional rows, or a rule that can not serve this target.
         NonFiniteLogits: the target's logits are NaN or infinite.
     """
     if warp.guided and session.rows == session.images:
         raise ValueError("guidance needs unconditional rows in the session; open it with them, or use guidance_scale=1")
+    relaxation.prepare(adapter)
     grid, images = adapter.grid, len(seeds)
     state = DecodingState.start(grid, adapter.vocabulary, seed_words(seeds, device))
     recorder = TraceRecorder(seeds, grid.tokens, state.tokens.device, maps)
@@ -112,11 +120,12 @@ def decode(
         rows = [row for row, count in enumerate(state.counts) if count < grid.tokens]
         if on_pass is not None or len(rows) < len(active):
             finished[index] = state.tokens[:, :-1]
-        if on_pass is not None and on_pass(Progress(state.passes, list(totals), finished)) is False:
-            return DecodingResult(finished, recorder.finish(grid.rows, grid.columns), complete=not rows)
+        progress = Progress(state.passes, list(totals), finished, recorder.maps["drift"][:, :-1])
+        if on_pass is not None and on_pass(progress) is False:
+            return DecodingResult(finished, recorder.finish(grid), complete=not rows)
         if len(rows) < len(active):
             active, index = [active[row] for row in rows], _keep(rows, index, session, state, draft_run)
-    return DecodingResult(finished, recorder.finish(grid.rows, grid.columns))
+    return DecodingResult(finished, recorder.finish(grid))
 
 
 def _forward(session: TargetSession, state: DecodingState, draft_run, window_size: int) -> tuple[Tensor, Window]:
@@ -138,6 +147,9 @@ def _forward(session: TargetSession, state: DecodingState, draft_run, window_siz
 
 def _laws(warp: Warp, logits: Tensor, state: DecodingState, window: Window) -> Tensor:
     laws = warp.laws(logits, images=len(state.counts))
+    marks = state.vocabulary - laws.shape[-1]  # tokens that are only ever forced have no logits
+    if marks:
+        laws = torch.nn.functional.pad(laws, (0, marks))
     forced = state.forced(window.positions)
     return laws if forced is None else force_tokens(laws, forced)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from .verification import Verification
 from .window import Window, entropy
+
+if TYPE_CHECKING:
+    from csd_pipeline.targets.base import Grid
 
 
 @dataclass
@@ -24,9 +28,9 @@ class Trace:
         accepted: accepted drafts of every pass, in order.
         drift: total variation spent in the whole image, summed over positions; 0 in every run of an exact method.
         seconds: wall-clock time from the start of the batch until this image was finished.
-        maps: [rows, columns] float32 tensors: ``entropy`` (nats), ``acceptance`` (probability with which the draft
-            tested there was accepted, NaN where none was), ``passes`` (in which pass the token was committed),
-            ``drift`` (total variation spent).
+        maps: [rows, columns] float32 tensors over the picture codes, line marks left out: ``entropy`` (nats),
+            ``acceptance`` (probability with which the draft tested there was accepted, NaN where none was),
+            ``passes`` (in which pass the token was committed), ``drift`` (total variation spent).
     """
 
     seed: int
@@ -117,13 +121,13 @@ class TraceRecorder:
         trace.tokens = after
         trace.seconds = time.perf_counter() - self.started
 
-    def finish(self, rows: int, columns: int) -> list[Trace]:
+    def finish(self, grid: Grid) -> list[Trace]:
         maps = {name: values[:, :-1].cpu() for name, values in self.maps.items()}
         drift = maps["drift"].sum(1, dtype=torch.float64).tolist()
         for i, trace in enumerate(self.traces):
             trace.drift = drift[i]
             if self.record_maps:
-                trace.maps = {name: values[i].view(rows, columns) for name, values in maps.items()}
+                trace.maps = {name: grid.picture(values[i]) for name, values in maps.items()}
         return self.traces
 
 

@@ -5,11 +5,11 @@ from .base import Grid, PromptBatch, TargetAdapter, TargetSession
 _ADAPTERS = {"JanusForConditionalGeneration": ("janus", "JanusAdapter"), "ToyTarget": ("toy", "ToyAdapter")}
 
 
-def adapter_for(model) -> TargetAdapter:
-    """The adapter of a target model.
+def adapter_for(model, size: tuple[int, int] | None = None) -> TargetAdapter:
+    """The adapter of a target model, for pictures of ``size`` (height, width) pixels; None is its usual size.
 
     Raises:
-        ValueError: no adapter for this class of model.
+        ValueError: no adapter for this class of model, or a size it can not draw.
     """
     import importlib
 
@@ -17,7 +17,7 @@ def adapter_for(model) -> TargetAdapter:
     if name not in _ADAPTERS:
         raise ValueError(f"no target adapter for {name}; supported: {', '.join(sorted(_ADAPTERS))}")
     module, adapter = _ADAPTERS[name]
-    return getattr(importlib.import_module(f".{module}", __name__), adapter)(model)
+    return getattr(importlib.import_module(f".{module}", __name__), adapter)(model, size)
 
 
 __all__ = ["Grid", "PromptBatch", "TargetAdapter", "TargetSession", "adapter_for"]

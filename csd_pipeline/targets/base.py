@@ -16,21 +16,34 @@ _LENGTH_BUCKET = 64  # attention reads the cache up to a multiple of this
 
 @dataclass(frozen=True)
 class Grid:
-    """Where the image tokens go: ``rows`` x ``columns`` codes in raster order.
+    """Where the image tokens go: ``rows`` x ``columns`` tokens in raster order.
 
     Args:
         rows: code rows.
-        columns: codes per row, plus forced line marks if the family has them.
+        columns: tokens per row: picture codes, then the forced marks that end a line in some families.
         forced: [N] int64, the token forced at a position or -1; None when nothing is forced.
+        marks: how many of the columns are forced line marks, not picture codes.
     """
 
     rows: int
     columns: int
     forced: Tensor | None = None
+    marks: int = 0
+
+    @classmethod
+    def with_line_ends(cls, rows: int, picture_columns: int, mark: int) -> Grid:
+        """Every row ends with the token ``mark``, forced from this table whatever the target's logits say."""
+        forced = torch.full((rows, picture_columns + 1), -1)
+        forced[:, -1] = mark
+        return cls(rows, picture_columns + 1, forced.flatten(), marks=1)
 
     @property
     def tokens(self) -> int:
         return self.rows * self.columns
+
+    def picture(self, values: Tensor) -> Tensor:
+        """[..., N] values of all tokens -> [..., rows, columns - marks], the line marks left out."""
+        return values.unflatten(-1, (self.rows, self.columns))[..., : self.columns - self.marks]
 
 
 @dataclass
@@ -105,18 +118,34 @@ class TargetSession(ABC):
 class TargetAdapter(ABC):
     """Connects one model family to the loop.
 
+    Args:
+        model: the target.
+        size: (height, width) in pixels of the picture to draw; None is the family's usual one.
+
     Attributes:
         family: name of the family.
-        vocabulary: V, number of image codes the head is restricted to.
-        default_guidance_scale, default_temperature: the published settings of the family.
+        vocabulary: V, number of codes: the image codes the head is restricted to, then the family's forced marks.
+        default_guidance_scale, default_temperature, default_top_k: the published settings of the family.
+
+    Raises:
+        ValueError: a size the model can not draw; those it can are named.
     """
 
     family: str
     default_guidance_scale: float = 1.0
     default_temperature: float = 1.0
+    default_top_k: int = 0
 
-    def __init__(self, model):
+    def __init__(self, model, size: tuple[int, int] | None = None):
         self.model = model
+        sizes = self.sizes
+        self.image_size = sizes[0] if size is None else size
+        if self.image_size not in sizes:
+            offered = ", ".join(f"{width}x{height}" for height, width in sizes)
+            raise ValueError(
+                f"this model draws {offered} pixels (width x height), got width={size[1]}, height={size[0]}"
+                + ("; leave them out" if len(sizes) == 1 else "")
+            )
 
     @property
     @abstractmethod
@@ -128,8 +157,17 @@ class TargetAdapter(ABC):
 
     @property
     @abstractmethod
-    def image_size(self) -> tuple[int, int]:
-        """(height, width) in pixels of the decoded picture."""
+    def sizes(self) -> list[tuple[int, int]]:
+        """Every (height, width) in pixels the model can draw, the usual one first."""
+
+    @property
+    def codebook(self) -> Tensor:
+        """[codes, D] float32 vector of every image code, as the picture decoder sees it; forced marks have none.
+
+        Raises:
+            ValueError: a family whose codes have no vectors.
+        """
+        raise ValueError(f"{self.family} codes have no vectors; choose a rule that does not compare codes")
 
     @abstractmethod
     def open(self, prompt: PromptBatch, window: int) -> TargetSession:
@@ -142,7 +180,11 @@ class TargetAdapter(ABC):
 
     @abstractmethod
     def decode(self, tokens: Tensor) -> Tensor:
-        """[B, N] image codes -> [B, 3, H, W] pixels, about [-1, 1]."""
+        """[B, N] tokens -> [B, 3, H, W] pixels, about [-1, 1]."""
+
+    def guidance_rows(self, ids: Tensor, mask: Tensor, tokenizer) -> tuple[Tensor, Tensor]:
+        """[B, S] ids and mask of the unconditional rows for prompts [B, S]; a family may use a shorter context."""
+        return self.unconditional(ids, tokenizer), mask
 
     @contextmanager
     def float32_decoder(self):

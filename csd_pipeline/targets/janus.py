@@ -24,8 +24,8 @@ class JanusAdapter(TargetAdapter):
     family = "janus"
     default_guidance_scale = 5.0
 
-    def __init__(self, model):
-        super().__init__(model)
+    def __init__(self, model, size: tuple[int, int] | None = None):
+        super().__init__(model, size)
         self.language_model = model.model.language_model
         self.cache_argument = cache_argument(self.language_model)
         if self.language_model.config._attn_implementation not in ("sdpa", "eager"):
@@ -41,9 +41,14 @@ class JanusAdapter(TargetAdapter):
         return Grid(side, side)
 
     @property
-    def image_size(self) -> tuple[int, int]:
+    def sizes(self) -> list[tuple[int, int]]:
         side = self.grid.rows * 2 ** (len(self.model.config.vq_config.channel_multiplier) - 1)
-        return side, side
+        return [(side, side)]
+
+    @property
+    def codebook(self) -> Tensor:
+        entries = self.model.model.vqmodel.quantize.embedding.weight
+        return torch.nn.functional.normalize(entries.float(), dim=-1)  # as in the quantizer's get_codebook_entry
 
     def open(self, prompt: PromptBatch, window: int) -> CachedSession:
         return CachedSession(self, prompt, self.model.config.text_config.num_hidden_layers, window)

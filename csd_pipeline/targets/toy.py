@@ -93,8 +93,13 @@ class ToyAdapter(TargetAdapter):
         return Grid(self.model.config.rows, self.model.config.columns)
 
     @property
-    def image_size(self) -> tuple[int, int]:
-        return self.grid.rows, self.grid.columns
+    def sizes(self) -> list[tuple[int, int]]:
+        return [(self.grid.rows, self.grid.columns)]
+
+    @property
+    def codebook(self) -> Tensor:
+        generator = torch.Generator().manual_seed(self.model.config.seed)
+        return torch.randn(self.vocabulary, 2, generator=generator).to(self.model.device)
 
     def open(self, prompt: PromptBatch, window: int) -> ToySession:
         return ToySession(self.model, prompt, self.grid.tokens, window)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from csd_pipeline.decoding.trace import Trace, TraceRecorder
+from csd_pipeline.targets import Grid
 
 
 def test_accepted_lengths_and_tokens_per_step_are_told_apart():
@@ -11,7 +12,7 @@ def test_accepted_lengths_and_tokens_per_step_are_told_apart():
     recorder = TraceRecorder([7], tokens=9, device="cpu", maps=False)
     for before, after in ((0, 1), (1, 4), (4, 5), (5, 9)):
         recorder.advance(0, before, after)
-    trace = recorder.finish(3, 3)[0]
+    trace = recorder.finish(Grid(3, 3))[0]
     assert trace.accepted == [2, 0, 3] and trace.nfe == 3 and trace.tokens == 9
     assert trace.accepted_per_step == pytest.approx(5 / 3) and trace.tokens_per_step == pytest.approx(8 / 3)
     assert trace.accepted_histogram == [1, 0, 1, 1]
@@ -21,7 +22,7 @@ def test_plain_decoding_makes_one_token_per_step():
     recorder = TraceRecorder([0], tokens=4, device="cpu", maps=False)
     for before in range(4):
         recorder.advance(0, before, before + 1)
-    trace = recorder.finish(2, 2)[0]
+    trace = recorder.finish(Grid(2, 2))[0]
     assert trace.tokens_per_step == 1 and trace.accepted_per_step == 0 and trace.accepted_histogram == [3]
 
 

@@ -20,8 +20,14 @@ BAD = {
         {"prompt": ["a", "b", "c"], "negative_prompt": ["d", "e"]},
         "got 2 negative prompts for 3 prompts; give one or as many",
     ),
-    "width": ({"width": 1024}, "this model draws 16x16 pixels, got width=1024, height=None; leave them out"),
-    "height": ({"height": 0}, "this model draws 16x16 pixels, got width=None, height=0; leave them out"),
+    "width": (
+        {"width": 1024},
+        r"this model draws 16x16 pixels \(width x height\), got width=1024, height=16; leave them out",
+    ),
+    "height": (
+        {"height": 0},
+        r"this model draws 16x16 pixels \(width x height\), got width=16, height=0; leave them out",
+    ),
     "no images": ({"num_images_per_prompt": 0}, "num_images_per_prompt must be an integer >= 1, got 0"),
     "half an image": ({"num_images_per_prompt": 1.5}, "num_images_per_prompt must be an integer >= 1, got 1.5"),
     "guidance": ({"guidance_scale": math.nan}, "guidance_scale must be a number >= 0, got nan"),
