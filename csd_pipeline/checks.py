@@ -14,6 +14,12 @@ def require_at_least(name: str, value: float, low: float) -> None:
         raise ValueError(f"{name} must be a number >= {low:g}, got {value!r}")
 
 
+def require_positive(name: str, value: float) -> None:
+    """Raise ValueError unless ``value`` is a finite number > 0."""
+    if not (_is_number(value) and value > 0):
+        raise ValueError(f"{name} must be a number > 0, got {value!r}")
+
+
 def require_between(name: str, value: float, low: float, high: float) -> None:
     """Raise ValueError unless ``value`` is a finite number in [low, high]."""
     if not (_is_number(value) and low <= value <= high):

@@ -3,12 +3,12 @@
 from diffusers import ModelMixin, SchedulerMixin  # noqa: F401  looked up here by diffusers' loader
 from transformers import PreTrainedModel  # noqa: F401
 
-from .alignment import AlignmentFilter, CombinedFilter, DriftBudget, KLFilter, TVFilter
-from .drafters import Drafter, JacobiDrafter
-from .relaxation import EntropyRelaxation, Exact, Relaxation
+from .alignment import FILTERS, AlignmentFilter, CombinedFilter
+from .drafters import DRAFTERS, Drafter, JacobiDrafter
+from .relaxation import RELAXATIONS, Exact, Relaxation
 from .targets.toy import ToyTarget
 
-SAVED_CLASSES = (CombinedFilter, DriftBudget, KLFilter, TVFilter, JacobiDrafter, EntropyRelaxation, Exact, ToyTarget)
+SAVED_CLASSES = (*DRAFTERS.values(), *RELAXATIONS.values(), *FILTERS.values(), CombinedFilter, ToyTarget)
 PARTS = {"drafter": Drafter, "relaxation": Relaxation, "alignment_filter": AlignmentFilter}
 
 for _class in SAVED_CLASSES:

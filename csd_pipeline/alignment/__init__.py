@@ -2,13 +2,19 @@
 
 from csd_pipeline.checks import construct, require_choice
 
+from .annealing import AnnealingFilter
 from .base import AlignmentFilter
 from .combined import CombinedFilter
 from .drift_budget import DriftBudget
 from .kl import KLFilter
 from .total_variation import TVFilter
 
-FILTERS: dict[str, type[AlignmentFilter]] = {"tv": TVFilter, "kl": KLFilter, "budget": DriftBudget}
+FILTERS: dict[str, type[AlignmentFilter]] = {
+    "tv": TVFilter,
+    "kl": KLFilter,
+    "budget": DriftBudget,
+    "anneal": AnnealingFilter,
+}
 
 
 def build_filter(part: dict) -> AlignmentFilter:
@@ -18,4 +24,4 @@ def build_filter(part: dict) -> AlignmentFilter:
     return construct(classes[part["_class_name"]], {k: v for k, v in part.items() if not k.startswith("_")})
 
 
-__all__ = ["FILTERS", "AlignmentFilter", "CombinedFilter", "DriftBudget", "KLFilter", "TVFilter", "build_filter"]
+__all__ = ["FILTERS", "AlignmentFilter", "AnnealingFilter", "CombinedFilter", "DriftBudget", "KLFilter", "TVFilter", "build_filter"]

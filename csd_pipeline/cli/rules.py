@@ -22,6 +22,9 @@ def rules(as_json: bool) -> None:
         for name, part in parts.items():
             click.echo(f"  {name:<10}{part['summary']}")
             click.echo(f"  {'':<10}{part['class']}, {part['source']}; exact: {part['exact']}")
+            if part["departures"]:
+                text = "departs: " + part["departures"]
+                click.echo(click.wrap_text(text, 116, " " * 12, " " * 12))
             for knob, facts in part["knobs"].items():
                 text = f"{knob} = {facts['default']}".ljust(24) + facts["meaning"]
                 click.echo(click.wrap_text(text, 116, " " * 14, " " * 38))
@@ -29,7 +32,7 @@ def rules(as_json: bool) -> None:
 
 
 def describe_registries() -> dict[str, dict[str, dict]]:
-    """``{kind: {registry name: {class, source, summary, knobs, exact}}}``."""
+    """``{kind: {registry name: {class, source, departures, summary, knobs, exact}}}``."""
     from csd_pipeline.alignment import FILTERS
     from csd_pipeline.drafters import DRAFTERS
     from csd_pipeline.relaxation import RELAXATIONS
@@ -51,6 +54,7 @@ def _describe(cls: type) -> dict:
     return {
         "class": cls.__name__,
         "source": cls.source or "this project",
+        "departures": getattr(cls, "departures", ""),
         "summary": (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " ").replace("``", ""),
         "knobs": {p.name: {"default": p.default, "meaning": _meanings(cls).get(p.name, "")} for p in parameters},
     }

@@ -26,6 +26,11 @@ class EntropyRelaxation(Relaxation):
     """
 
     source = "arXiv 2606.27829"
+    departures = (
+        "tokens of target probability 0 stay impossible (support_guard); fresh drafts are not relaxed; the paper's filter "
+        "is TVFilter; after a fully accepted window a bonus token is drawn from the target law."
+    )
+    strength = "lam"
 
     @register_to_config
     def __init__(self, lam: float = 0.5, support_guard: bool = True, relax_fresh: bool = False):

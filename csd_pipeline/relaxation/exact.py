@@ -12,6 +12,7 @@ class Exact(Relaxation):
     """Accept a draft with probability ``min(1, p/q)`` (Leviathan et al., arXiv 2211.17192, algorithm 1)."""
 
     source = "arXiv 2211.17192"
+    departures = "laws are float32; where p = q leaves no residual, p itself is drawn from."
     exact = True
 
     @register_to_config
