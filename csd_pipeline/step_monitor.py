@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from .decoding import Progress, Warp
@@ -40,9 +41,12 @@ class StepMonitor:
         return not pipeline._interrupt
 
     def _call_back(self, progress: Progress) -> None:
-        available, tensors = {"latents": progress.tokens}, {}
-        for name in self.tensor_inputs:
-            tensors[name] = available[name]
+        available = {
+            "latents": lambda: progress.tokens,
+            "counts": lambda: torch.tensor(progress.counts),  # known to the host already
+            "drift": lambda: progress.drift,
+        }
+        tensors = {name: available[name]() for name in self.tensor_inputs}
         returned = self.callback(self.pipeline, progress.passes - 1, min(progress.counts), tensors) or {}
         latents = returned.get("latents", progress.tokens)
         self.latents = None if latents is progress.tokens else self._checked(latents, progress.tokens)

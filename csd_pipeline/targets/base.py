@@ -125,7 +125,7 @@ class TargetAdapter(ABC):
     Attributes:
         family: name of the family.
         vocabulary: V, number of codes: the image codes the head is restricted to, then the family's forced marks.
-        default_guidance_scale, default_temperature, default_top_k: the published settings of the family.
+        default_guidance_scale, default_temperature, default_top_k, default_top_p: the published settings of the family.
 
     Raises:
         ValueError: a size the model can not draw; those it can are named.
@@ -135,6 +135,7 @@ class TargetAdapter(ABC):
     default_guidance_scale: float = 1.0
     default_temperature: float = 1.0
     default_top_k: int = 0
+    default_top_p: float = 1.0
 
     def __init__(self, model, size: tuple[int, int] | None = None):
         self.model = model
@@ -182,6 +183,18 @@ class TargetAdapter(ABC):
     def decode(self, tokens: Tensor) -> Tensor:
         """[B, N] tokens -> [B, 3, H, W] pixels, about [-1, 1]."""
 
+    def decode_rows(self, tokens: Tensor, rows: int) -> Tensor:
+        """Pixels [B, 3, H rows / all rows, W] of the first ``rows`` code rows of [B, N] tokens, for previews.
+
+        Near the lower edge they may differ from those of the whole picture. A family that can decode a part of the grid
+        overrides this, which decodes everything.
+        """
+        return self.decode(tokens)[:, :, : self.image_size[0] * rows // self.grid.rows]
+
+    def prompt_ids(self, prompt: str, tokenizer) -> list[int]:
+        """Token ids of a prompt in the family's format, up to the position where the picture begins."""
+        return tokenizer(self.format_prompt(prompt, tokenizer), verbose=False).input_ids
+
     def guidance_rows(self, ids: Tensor, mask: Tensor, tokenizer) -> tuple[Tensor, Tensor]:
         """[B, S] ids and mask of the unconditional rows for prompts [B, S]; a family may use a shorter context."""
         return self.unconditional(ids, tokenizer), mask
@@ -190,6 +203,13 @@ class TargetAdapter(ABC):
     def float32_decoder(self):
         """Within this context :meth:`decode` computes in float32."""
         yield
+
+
+def attention_mask(config, visible: Tensor, dtype: torch.dtype) -> Tensor:
+    """The explicit mask in the form the attention of ``config`` reads: bool, or for eager attention 0 and -max."""
+    if config._attn_implementation != "eager":
+        return visible
+    return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, torch.finfo(dtype).min)
 
 
 class CachedSession(TargetSession):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from csd_pipeline.decoding.cache import RowCache, cache_argument
 
@@ -82,6 +83,12 @@ class JanusAdapter(TargetAdapter):
 
     def decode(self, tokens: Tensor) -> Tensor:
         return self.model.model.vqmodel.decode(tokens)
+
+    def decode_rows(self, tokens: Tensor, rows: int) -> Tensor:
+        decoder = self.model.model.vqmodel
+        codes = normalize(decoder.quantize.embedding(tokens[:, : rows * self.grid.columns]), dim=-1)
+        grid = codes.unflatten(1, (rows, self.grid.columns)).permute(0, 3, 1, 2).contiguous()
+        return decoder.decoder(decoder.post_quant_conv(grid))
 
     @contextmanager
     def float32_decoder(self):
