@@ -93,32 +93,35 @@ def encode(
         raise ValueError(
             "the tokenizer has no pad_token, which batches and guidance rows are filled with; set tokenizer.pad_token"
         )
-    texts = [_formatted(adapter, tokenizer, text) for text in prompts]
+    rows = [_fitting_ids(adapter, tokenizer, text) for text in prompts]
     if negative is None:
-        ids, mask = _pad(tokenizer, texts)
+        ids, mask = _pad(tokenizer, rows)
         return ids, mask, *adapter.guidance_rows(ids, mask, tokenizer)
     negatives = [negative] * len(prompts) if isinstance(negative, str) else list(negative)
-    ids, mask = _pad(tokenizer, texts + [_formatted(adapter, tokenizer, text) for text in negatives])
+    ids, mask = _pad(tokenizer, rows + [_fitting_ids(adapter, tokenizer, text) for text in negatives])
     count = len(prompts)
     return ids[:count], mask[:count], ids[count:], mask[count:]
 
 
-def _pad(tokenizer, texts: list[str]) -> tuple[Tensor, Tensor]:
-    encoded = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left")
-    return encoded.input_ids, encoded.attention_mask
+def _pad(tokenizer, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """Left-padded ids and mask [P, S]."""
+    longest = max(map(len, rows))
+    ids = [[tokenizer.pad_token_id] * (longest - len(row)) + row for row in rows]
+    mask = [[0] * (longest - len(row)) + [1] * len(row) for row in rows]
+    return torch.tensor(ids), torch.tensor(mask)
 
 
-def _formatted(adapter, tokenizer, prompt: str) -> str:
-    """The prompt in the family's format, cut where it would not fit beside the image."""
+def _fitting_ids(adapter, tokenizer, prompt: str) -> list[int]:
+    """Ids of the prompt in the family's format, cut where it would not fit beside the image."""
     limit = min(tokenizer.model_max_length, adapter.prompt_room)
     words = tokenizer(prompt, add_special_tokens=False, verbose=False).input_ids
-    text, keep = adapter.format_prompt(prompt, tokenizer), len(words)
-    while (excess := len(tokenizer(text, verbose=False).input_ids) - limit) > 0 and keep > 0:
+    ids, keep = adapter.prompt_ids(prompt, tokenizer), len(words)
+    while (excess := len(ids) - limit) > 0 and keep > 0:
         keep = max(keep - excess, 0)
-        text = adapter.format_prompt(tokenizer.decode(words[:keep], skip_special_tokens=True), tokenizer)
+        ids = adapter.prompt_ids(tokenizer.decode(words[:keep], skip_special_tokens=True), tokenizer)
     if keep < len(words):
         warnings.warn(f"the prompt has {len(words)} tokens, the model takes {keep}: the rest was cut off", stacklevel=2)
-    return text
+    return ids
 
 
 def repeat_rows(tensor: Tensor | None, times: int, device: torch.device) -> Tensor | None:

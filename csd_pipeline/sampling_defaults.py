@@ -22,8 +22,8 @@ def warp_of(pipeline, adapter, given: dict, preset: str | None) -> Warp:
         choices = [given[name], named.get(name), pipeline.config[f"default_{name}"]]
         if name in ("guidance_scale", "temperature"):  # not top-k: 50 is transformers' own habit, no model's recipe
             choices += [getattr(checkpoint, name, None), getattr(adapter, f"default_{name}")]
-        if name == "top_k":
-            choices.append(adapter.default_top_k)
+        else:
+            choices.append(getattr(adapter, f"default_{name}"))
         stated = [value for value in choices if value is not None]
         if stated:
             knobs[name] = stated[0]

@@ -2,7 +2,13 @@
 
 from .base import Grid, PromptBatch, TargetAdapter, TargetSession
 
-_ADAPTERS = {"JanusForConditionalGeneration": ("janus", "JanusAdapter"), "ToyTarget": ("toy", "ToyAdapter")}
+_ADAPTERS = {
+    "JanusForConditionalGeneration": ("janus", "JanusAdapter"),
+    "ChameleonForConditionalGeneration": ("chameleon", "ChameleonAdapter"),
+    "ChameleonWithPixels": ("chameleon", "ChameleonAdapter"),
+    "LuminaWithPixels": ("lumina", "LuminaAdapter"),
+    "ToyTarget": ("toy", "ToyAdapter"),
+}
 
 
 def adapter_for(model, size: tuple[int, int] | None = None) -> TargetAdapter:

@@ -1,0 +1,142 @@
+"""Scaled-down models of every family with random weights, each with a reference forward that knows no cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+WORDS = ["red", "cat", "dog", "on", "a", "roof", "blue", "Generate", "an", "image", "of", "following", "prompt"]
+
+
+@dataclass
+class Family:
+    """What the tests of all families need.
+
+    Args:
+        model: the target, float32, weights far from the initial near-uniform laws.
+        tokenizer: in the family's own format.
+        reference: ``(prompt ids [S], tokens [T], conditional) -> logits [T + 1, K]`` of the family's own forward
+            over the whole unpadded sequence.
+        size: (height, width) of the pictures, None for the usual one.
+    """
+
+    model: torch.nn.Module
+    tokenizer: PreTrainedTokenizerFast
+    reference: Callable[[Tensor, Tensor, bool], Tensor]
+    size: tuple[int, int] | None = None
+
+
+def spread(model: torch.nn.Module, std: float = 0.4) -> torch.nn.Module:
+    """Random weights large enough for laws that differ from position to position."""
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=std)
+    return model.eval()
+
+
+def word_tokenizer(special: list[str], named: dict[str, str], bos: str | None = None, words=WORDS):
+    """A tokenizer over whole words, ``special`` tokens first (ids from 0), BOS in front if the family has one."""
+    vocabulary = {word: i for i, word in enumerate([*special, "<unk>", *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if bos is not None:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{bos} $A", special_tokens=[(bos, vocabulary[bos])]
+        )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", **named)
+
+
+# --- Chameleon and Lumina -------------------------------------------------------------------------------------------
+
+CHAMELEON_CODES = 40
+CHAMELEON_SPECIAL = ["<s>", "<pad>", "</s>", "<racm3:break>", "<eoss>", "<reserved08706>", "<image>", "<reserved08799>"]
+
+
+def chameleon_config(vocabulary_map: dict[str, int], size: int, **changes):
+    from transformers import ChameleonConfig
+
+    numbers = {
+        "vocab_size": max(vocabulary_map.values()) + 3,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "max_position_embeddings": 512,
+        "pad_token_id": vocabulary_map["<pad>"],
+        "bos_token_id": vocabulary_map["<s>"],
+        "vq_config": {
+            "embed_dim": 6,
+            "num_embeddings": CHAMELEON_CODES,
+            "latent_channels": 6,
+            "resolution": size,
+            "base_channels": 32,
+            "channel_multiplier": [1] * 5,
+            "num_res_blocks": 1,
+        },
+        "vocabulary_map": vocabulary_map,
+    }
+    return ChameleonConfig(**numbers | changes)
+
+
+def chameleon_vocabulary(tokenizer) -> dict[str, int]:
+    """The tokenizer's names and, behind them in shuffled order, those of the image codes: IMGIMG, letters, Z."""
+    names = dict(tokenizer.get_vocab())
+    for place, code in enumerate(torch.randperm(CHAMELEON_CODES, generator=torch.Generator().manual_seed(1)).tolist()):
+        letters = "".join(chr(ord("A") + int(digit)) for digit in str(code))
+        names[f"IMGIMG{letters}Z"] = len(tokenizer) + place
+    return names
+
+
+def chameleon_reference(model, ids: Callable[[Tensor], Tensor], codes: Tensor):
+    def reference(prompt: Tensor, tokens: Tensor, conditional: bool) -> Tensor:
+        sequence = torch.cat([prompt, ids(tokens)])[None]
+        with torch.no_grad():
+            hidden = model.model(input_ids=sequence, use_cache=False).last_hidden_state
+            return model.lm_head(hidden)[0, len(prompt) - 1 :, codes]
+
+    return reference
+
+
+def chameleon(**changes) -> Family:
+    """2 x 2 codes, 32 x 32 pixels."""
+    from csd_pipeline.targets.chameleon_pixels import ChameleonWithPixels
+
+    tokenizer = word_tokenizer(CHAMELEON_SPECIAL, {"bos_token": "<s>", "pad_token": "<pad>"}, bos="<s>")
+    names = chameleon_vocabulary(tokenizer)
+    model = spread(ChameleonWithPixels(chameleon_config(names, size=64, **changes)))
+    codes = torch.tensor([names[_code_name(code)] for code in range(CHAMELEON_CODES)])
+    return Family(model, tokenizer, chameleon_reference(model, lambda tokens: codes[tokens], codes))
+
+
+def lumina(size: tuple[int, int] | None = None, **changes) -> Family:
+    """Trained for 96 x 96 pixels here; the square has 6 rows of 6 codes and a line end."""
+    from csd_pipeline.targets.chameleon_pixels import LuminaWithPixels
+
+    sizes = [f"<reserved{8800 + n:05d}>" for n in range(1, 10)]
+    tokenizer = word_tokenizer([*CHAMELEON_SPECIAL, *sizes], {"bos_token": "<s>", "pad_token": "<pad>"}, bos="<s>")
+    names = chameleon_vocabulary(tokenizer)
+    config = chameleon_config(names, size=64, **changes)
+    config.image_side = 96
+    model = spread(LuminaWithPixels(config))
+    codes = torch.tensor([names[_code_name(code)] for code in range(CHAMELEON_CODES)])
+    ids = torch.cat([codes, torch.tensor([names["<reserved08799>"]])])
+    return Family(model, tokenizer, chameleon_reference(model, lambda tokens: ids[tokens], codes), size)
+
+
+def _code_name(code: int) -> str:
+    return "IMGIMG" + "".join(chr(ord("A") + int(digit)) for digit in str(code)) + "Z"
+
+
+FAMILIES: dict[str, Callable[[], Family]] = {
+    "chameleon": chameleon,
+    "chameleon-swin": lambda: chameleon(swin_norm=True),
+    "lumina": lumina,
+    "lumina-wide": lambda: lumina((64, 128)),
+}
