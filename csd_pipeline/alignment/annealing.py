@@ -15,10 +15,11 @@ SCHEDULES = ("exponential", "linear")
 class AnnealingFilter(AlignmentFilter):
     """Gate falling with the draft index (the idea of Cool-SD, arXiv 2601.09212, made a modifier of every rule).
 
-    ``gate_i = floor + (1 - floor) s_i`` with ``s_i = exp(-nu i)``, or ``1 - i/L`` (linear), for the drafts ``i = 0..L-1``
-    an image really has in this pass. It scales what the rule adds to plain acceptance, ``f_i = f_van + gate_i (f_rule -
-    f_van)``, so the drift of a draft is that of the rule times ``gate_i`` (at most that, for a rule that is below
-    ``f_van`` somewhere); an exact rule stays exact, impossible tokens stay impossible and a drift budget still holds.
+    ``gate_i = floor + (1 - floor) s_i`` with ``s_i = exp(-nu i)``, or ``1 - i/L`` (linear), for the drafts
+    ``i = 0..L-1`` an image really has in this pass. It scales what the rule adds to plain acceptance,
+    ``f_i = f_van + gate_i (f_rule - f_van)``, so the drift of a draft is that of the rule times ``gate_i`` (at most
+    that, for a rule that is below ``f_van`` somewhere); an exact rule stays exact, impossible tokens stay impossible
+    and a drift budget still holds.
 
     Args:
         nu: decay per draft >= 0 of the exponential schedule; 0 changes nothing. Cool-SD uses 0.7.

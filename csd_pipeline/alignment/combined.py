@@ -19,15 +19,15 @@ class CombinedFilter(AlignmentFilter):
         parts: one dict per filter, ``{"_class_name": "TVFilter", "delta": 0.65}``, so that it saves as JSON.
 
     Raises:
-        ValueError: no parts, or an unknown filter name.
+        ValueError: no list of parts, or an unknown filter name.
     """
 
     @register_to_config
     def __init__(self, parts: list[dict] = ()):
         from . import build_filter
 
-        if not parts:
-            raise ValueError("CombinedFilter needs at least one part; combine filters with `a & b`")
+        if not isinstance(parts, (list, tuple)) or not parts:
+            raise ValueError(f"CombinedFilter needs at least one part, in a list (see `a & b`), got {parts!r}")
         self._parts = [build_filter(part) for part in parts]
 
     @classmethod

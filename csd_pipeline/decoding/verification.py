@@ -25,7 +25,7 @@ class Decision:
         acceptance: [B, L] acceptance probability used at each draft.
         drift: [B, L] total variation spent at each slot if it is reached.
         spoiled: [B, L] bool, slots whose drafts had a say in ``tau`` without being committed: their recorded laws do
-            not hold any longer, so they must be drawn anew. None for a rule that never looks beyond the first rejection.
+            not hold any longer, so they must be drawn anew. None for a rule that never looks beyond a rejection.
     """
 
     accepted: Tensor

@@ -10,10 +10,10 @@ from .base import Relaxation
 
 
 class AmplifyRelaxation(Relaxation):
-    """``f(x) = min(1, factor p(x)/q(x))`` (baseline "Amplify" of CSD, arXiv 2606.27829; UniformRSD of arXiv 2601.09212).
+    """``f(x) = min(1, factor p(x)/q(x))`` ("Amplify" of CSD, arXiv 2606.27829; UniformRSD of Cool-SD, 2601.09212).
 
-    A token of target probability 0 is never accepted, with or without ``support_guard``. ``AnnealedRelaxation`` lets the
-    factor fall along the window and below 1.
+    A token of target probability 0 is never accepted, with or without ``support_guard``. ``AnnealedRelaxation`` lets
+    the factor fall along the window and below 1.
 
     Args:
         factor: >= 1; 1 is exact. CSD's comparison uses 1.3 (Lumina-mGPT-7B) and 4 (Janus-Pro-7B).

@@ -18,14 +18,14 @@ NORMALISERS = ("mean", "geomean", "first")
 class AnnealedRelaxation(Relaxation):
     """``f_i(x) = min(1, omega_i p(x)/q(x))`` with ``omega_i`` falling along the window (Cool-SD, arXiv 2601.09212).
 
-    ``omega_i = delta exp(-nu i - mu)``, or linear in the draft index, ``i = 1..L`` with L the drafts an image really has
-    in this pass. Where ``omega_i`` > 1 a draft is relaxed; where it is < 1 it is accepted *less* often than plain
+    ``omega_i = delta exp(-nu i - mu)``, or linear in the draft index, ``i = 1..L`` with L the drafts an image really
+    has in this pass. Where ``omega_i`` > 1 a draft is relaxed; where it is < 1 it is accepted *less* often than plain
     decoding would, which stays exact only with the general residual ``[p - q f]+`` (the plain one would add drift for
-    nothing). ``min_omega=1`` lifts those late factors to 1: more tokens per pass, no more drift.
+    nothing). ``min_omega=1`` lifts those late factors to 1: more tokens per pass, no more drift at any draft.
 
     Args:
-        delta: relaxation budget > 0: the mean, geometric mean or first of the ``omega_i``, see ``normaliser``. The paper
-            uses 1.1 (quality) to 4, 2 for speed.
+        delta: relaxation budget > 0: the mean, geometric mean or first of the ``omega_i``, see ``normaliser``. The
+            paper uses 1.1 (quality) to 4, 2 for speed.
         nu: decay per draft >= 0 of the exponential schedule; 0 gives every draft the same factor. The paper uses 0.7.
         schedule: ``"exponential"`` or ``"linear"`` (``omega_i`` proportional to ``L + 1 - i``; no ``nu``).
         normaliser: what ``delta`` is: ``"mean"``, ``"geomean"`` or ``"first"`` of the factors.

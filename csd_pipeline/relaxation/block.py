@@ -15,11 +15,11 @@ from .base import Relaxation
 class BlockVerification(Relaxation):
     """Accept the longest run of drafts that passes a joint test (block verification, arXiv 2403.10444).
 
-    With ``w_0 = 1``, ``w_i = min(1, w_{i-1} p_i(x_i)/q_i(x_i))`` and ``S_i = sum_v [w_i p_{i+1}(v) - q_{i+1}(v)]+``, the
-    run of ``i`` drafts passes with probability ``S_i / (S_i + 1 - w_i)`` (``w_i`` at the end of the block), each with a
-    number of its own; ``tau`` is the longest run that passes, and the next token comes from ``[w_tau p - q]+``. A draft
-    less likely than it should be can be made good by the drafts after it. The output law is the target law, but ``tau``
-    has read the drafts behind it: they are drawn anew, independently, whatever ``redraw`` of the drafter says.
+    With ``w_0 = 1``, ``w_i = min(1, w_{i-1} p_i(x_i)/q_i(x_i))`` and ``S_i = sum_v [w_i p_{i+1}(v) - q_{i+1}(v)]+``,
+    the run of ``i`` drafts passes with probability ``S_i / (S_i + 1 - w_i)`` (``w_i`` at the end of the block), each
+    with a number of its own; ``tau`` is the longest run that passes, and the next token comes from ``[w_tau p - q]+``.
+    A draft less likely than it should be can be made good by the drafts after it. The output law is the target law, but
+    ``tau`` has read the drafts behind it: they are drawn anew, independently, whatever ``redraw`` of the drafter says.
 
     The reported acceptance of a draft is ``w_i``, the probability that the run survives up to it.
 
@@ -35,8 +35,8 @@ class BlockVerification(Relaxation):
 
     source = "arXiv 2403.10444"
     departures = (
-        "drafts are Jacobi chains, so every draft of a failing block is redrawn; blocks shorter than the window are ours; "
-        "a filter's gate of 0 starts a new block."
+        "drafts are Jacobi chains, so every draft of a failing block is redrawn; blocks shorter than the window are "
+        "ours; a filter's gate of 0 starts a new block."
     )
     exact = True
     dominates_vanilla = False  # of whole runs, not of every draft

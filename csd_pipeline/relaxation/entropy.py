@@ -27,8 +27,8 @@ class EntropyRelaxation(Relaxation):
 
     source = "arXiv 2606.27829"
     departures = (
-        "tokens of target probability 0 stay impossible (support_guard); fresh drafts are not relaxed; the paper's filter "
-        "is TVFilter; after a fully accepted window a bonus token is drawn from the target law."
+        "tokens of target probability 0 stay impossible (support_guard); fresh drafts are not relaxed; the paper's "
+        "filter is TVFilter; after a fully accepted window a bonus token is drawn from the target law."
     )
     strength = "lam"
 
