@@ -29,7 +29,11 @@ _PUBLIC = {
     "EnsembleRelaxation": "relaxation",
     "EntropyRelaxation": "relaxation",
     "Exact": "relaxation",
+    "GroupedRelaxation": "relaxation",
+    "NeighbourRelaxation": "relaxation",
+    "PhraseRelaxation": "relaxation",
     "Relaxation": "relaxation",
+    "SemanticRelaxation": "relaxation",
     "ToyTarget": "targets.toy",
     "Trace": "decoding",
 }

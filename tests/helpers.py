@@ -4,18 +4,39 @@ from __future__ import annotations
 
 import torch
 from scipy import stats
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from csd_pipeline.decoding import IndexedNoise, Purpose, Warp, Window, decode, seed_words
 from csd_pipeline.decoding.sampling import residual
 from csd_pipeline.decoding.verification import verify
 from csd_pipeline.drafters import JacobiDrafter
-from csd_pipeline.relaxation import Exact
+from csd_pipeline.relaxation import RELAXATIONS, Exact, PhraseRelaxation, Relaxation
+from csd_pipeline.relaxation.phrase_library import PhraseLibrary
 from csd_pipeline.targets.base import PromptBatch
+from csd_pipeline.targets.codebook import fingerprint
 from csd_pipeline.targets.toy import ToyAdapter, ToyTarget
 
 T3_P, T3_Q = (0.5, 0.3, 0.2), (0.2, 0.2, 0.6)  # TV 0.4, entropy 1.029653 nats
 # The base seeds of the chi-square tests: any three would do.
 SEED_BASES = (0, 10**9, 2**63)
+
+
+def rule_of(name: str, vocabulary: int = 7, **knobs) -> Relaxation:
+    """A rule by its registry name, prepared for a toy target; "phrase" knows every run of codes as a phrase."""
+    rule = RELAXATIONS[name](**knobs)
+    adapter = ToyAdapter(ToyTarget(vocabulary, 1, 2))
+    if isinstance(rule, PhraseRelaxation):
+        rule._library = every_phrase(adapter, rule.config.max_len)
+    rule.prepare(adapter)
+    return rule
+
+
+def every_phrase(adapter: ToyAdapter, max_len: int = 3) -> PhraseLibrary:
+    """Every run of 2 .. ``max_len`` codes of a target."""
+    codes = torch.arange(adapter.vocabulary)
+    phrases = {n: torch.cartesian_prod(*[codes] * n) for n in range(2, max_len + 1)}
+    counts = {n: torch.ones(len(ids), dtype=torch.int64) for n, ids in phrases.items()}
+    return PhraseLibrary(phrases, counts, len(codes), fingerprint(adapter.codebook))
 
 
 def window_of(p, q, drafts=None, fresh=False, lengths=None, bonus=None) -> Window:
@@ -30,12 +51,12 @@ def window_of(p, q, drafts=None, fresh=False, lengths=None, bonus=None) -> Windo
     return Window(torch.cat([p, bonus], 1), q, drafts, fresh, lengths, torch.ones(images, dtype=torch.int64))
 
 
-def every_symbol(p, q, fresh=False) -> Window:
-    """One image per law pair k of [K, V] and symbol x, with laws p[k], q[k] and draft x: reads off every f(x)."""
+def every_symbol(p, q, fresh=False, length=1) -> Window:
+    """One image per law pair k of [K, V] and symbol x, with laws p[k], q[k] and draft x in ``length`` slots."""
     p, q = (torch.as_tensor(law, dtype=torch.float32).view(-1, len(p[0])) for law in (p, q))
     pairs, vocabulary = p.shape
-    laws = [law.repeat_interleave(vocabulary, 0)[:, None] for law in (p, q)]
-    return window_of(*laws, drafts=torch.arange(vocabulary).repeat(pairs)[:, None], fresh=fresh)
+    laws = [law.repeat_interleave(vocabulary, 0)[:, None].repeat(1, length, 1) for law in (p, q)]
+    return window_of(*laws, drafts=torch.arange(vocabulary).repeat(pairs)[:, None].repeat(1, length), fresh=fresh)
 
 
 def noise_of(window: Window, base: int = 0) -> tuple[IndexedNoise, torch.Tensor]:
@@ -60,16 +81,56 @@ class ScriptedNoise:
         return torch.zeros(*position.shape, vocabulary)
 
 
-def emitted(p, q, relaxation, alignment_filter=None, fresh=False):
-    """For law pairs [K, V]: acceptance [K, V], law of the emitted token [K, V], reported drift [K]; float64."""
-    window = every_symbol(p, q, fresh)
+def emitted(p, q, relaxation, alignment_filter=None, fresh=False, slot=0, length=1):
+    """For law pairs [K, V]: acceptance [K, V], law of the emitted token [K, V], reported drift [K]; float64.
+
+    ``slot`` of a window of ``length`` drafts; the draft and its laws stand in all of them.
+    """
+    window = every_symbol(p, q, fresh, length)
     outcome = verify(window, relaxation, alignment_filter, *noise_of(window))
     p, q = (torch.as_tensor(law, dtype=torch.float64).view(-1, len(p[0])) for law in (p, q))
-    acceptance = torch.where(q > 0, outcome.acceptance.view(p.shape).double(), 1.0)  # no draft has q = 0
+    acceptance = outcome.acceptance[:, slot].view(p.shape).double()
+    acceptance = torch.where(q > 0, acceptance, 1.0)  # no draft has q = 0
     mass = q * acceptance
     repair = residual(p, mass)
     law = mass + (1 - mass.sum(1, keepdim=True)).clamp(min=0) * repair / repair.sum(1, keepdim=True)
-    return acceptance, law, outcome.drift.view(p.shape)[:, 0].double()
+    return acceptance, law, outcome.drift[:, slot].view(p.shape)[:, 0].double()
+
+
+def two_position_figures(relaxation, alignment_filter=None) -> tuple[float, float, float]:
+    """Expected tokens, distance of the emitted pairs from the target's and its bound, for two drafts of two symbols.
+
+    Target and draft laws: p = (.6, .4), then (.7, .3) after 0 and (.2, .8) after 1; q = (.3, .7), then (.4, .6) and
+    (.5, .5). The pair after a rejected first draft is completed by the target.
+    """
+    p1, q1 = (0.6, 0.4), (0.3, 0.7)
+    p2, q2 = ((0.7, 0.3), (0.2, 0.8)), ((0.4, 0.6), (0.5, 0.5))
+    f1, law1, drift1 = (v[0] for v in emitted([p1], [q1], relaxation, alignment_filter, slot=0, length=2))
+    f2, law2, drift2 = emitted(p2, q2, relaxation, alignment_filter, slot=1, length=2)
+    p1, q1, p2, q2 = (torch.tensor(law, dtype=torch.float64) for law in (p1, q1, p2, q2))
+    accepted = q1 * f1
+    tokens = 1 + (accepted * (1 + (q2 * f2).sum(1))).sum()
+    joint = accepted[:, None] * law2 + (law1 - accepted)[:, None] * p2
+    bound = drift1 + (accepted * drift2).sum()
+    return tokens.item(), tv(joint.flatten(), (p1[:, None] * p2).flatten()).item(), bound.item()
+
+
+class OperatorLog(TorchDispatchMode):
+    """Every operator that runs, and those that make the host wait: scalar reads, sizes that depend on values."""
+
+    HOST_READS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "repeat_interleave", "equal", "is_nonzero")
+
+    def __init__(self):
+        super().__init__()
+        self.names, self.host_reads = [], []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        self.names.append(name)
+        boolean_index = name == "index" and any(i is not None and i.dtype == torch.bool for i in args[1])
+        if boolean_index or name.startswith(self.HOST_READS):
+            self.host_reads.append(name)
+        return func(*args, **(kwargs or {}))
 
 
 def tv(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:

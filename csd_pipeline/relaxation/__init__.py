@@ -8,6 +8,10 @@ from .block import BlockVerification
 from .ensemble import EnsembleRelaxation
 from .entropy import EntropyRelaxation
 from .exact import Exact
+from .grouped import GroupedRelaxation
+from .neighbour import NeighbourRelaxation
+from .phrase import PhraseRelaxation
+from .semantic import SemanticRelaxation
 
 RELAXATIONS: dict[str, type[Relaxation]] = {
     "exact": Exact,
@@ -17,6 +21,10 @@ RELAXATIONS: dict[str, type[Relaxation]] = {
     "addition": AdditionRelaxation,
     "annealed": AnnealedRelaxation,
     "ensemble": EnsembleRelaxation,
+    "neighbour": NeighbourRelaxation,
+    "grouped": GroupedRelaxation,
+    "semantic": SemanticRelaxation,
+    "phrase": PhraseRelaxation,
 }
 
 __all__ = [
@@ -28,5 +36,9 @@ __all__ = [
     "EnsembleRelaxation",
     "EntropyRelaxation",
     "Exact",
+    "GroupedRelaxation",
+    "NeighbourRelaxation",
+    "PhraseRelaxation",
     "Relaxation",
+    "SemanticRelaxation",
 ]

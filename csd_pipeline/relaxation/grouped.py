@@ -33,7 +33,7 @@ class GroupedRelaxation(Relaxation):
     departures = (
         "symmetric groups, cut at both ends of the ranking (the release takes 7 above and 6 below, and none at all at "
         "the lowest ranks); no filter by embedding distance; residual [p - q f]+ instead of [p - q]+, because f can be "
-        "below min(1, p/q); ties rank by code; the support guard refuses drafts of target probability 0"
+        "below min(1, p/q); ties rank by code; the support guard refuses drafts of target probability 0."
     )
     dominates_vanilla = False
 

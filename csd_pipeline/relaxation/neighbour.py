@@ -41,7 +41,7 @@ class NeighbourRelaxation(SavedFile, Relaxation):
     departures = (
         "residual [p - q f]+, which is optimal (the released loops drop the neighbours from q or from p instead); "
         "Jacobi drafts instead of an EAGLE tree; lambda of LANTERN++ is read as lambda - 1 times p(x), as in the "
-        "released code; the support guard refuses drafts of target probability 0"
+        "released code; the support guard refuses drafts of target probability 0."
     )
     strength = "delta"
     file_name = "neighbours.safetensors"

@@ -41,7 +41,7 @@ class PhraseRelaxation(SavedFile, JointRelaxation):
     departures = (
         "only the abstract was readable: the choice of phrases (pointwise mutual information), the segmentation, the "
         "aggregate and the fall-back are this project's; drafts fresh in the window are judged by themselves; the "
-        "support guard refuses drafts of target probability 0"
+        "support guard refuses drafts of target probability 0."
     )
     file_name = "phrases.safetensors"
 

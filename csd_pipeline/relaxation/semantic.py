@@ -36,7 +36,7 @@ class SemanticRelaxation(JointRelaxation):
     departures = (
         "the steps of the fall-back share one uniform (the paper leaves that open), written as one test per draft of "
         "the same law; runs can be limited in length; drafts fresh in the window are judged by themselves; the support "
-        "guard refuses drafts of target probability 0"
+        "guard refuses drafts of target probability 0."
     )
 
     @register_to_config
