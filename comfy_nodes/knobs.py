@@ -83,13 +83,15 @@ def _kind(type_name: str) -> str:
 
 
 def _range(meaning: str, kind: str) -> tuple[float, float]:
-    """Ends of the allowed values, as stated: ``in [0, 1]``, ``in (0, 1]``, ``>= 0``, ``> 0``."""
+    """Ends of the allowed values, as stated: ``in [0, 1]``, ``in (0, 1]``, ``>= 0``, ``> 0``, ``1 to 4``."""
     step, open_end, number = (1, _OPEN_INT, int) if kind == "int" else (_STEP, _OPEN_FLOAT, float)
     low, high = -open_end, open_end
     if interval := re.search(rf"in ([\[(]){_NUMBER}, (?:{_NUMBER}|inf)([\])])", meaning):
         left, first, last, right = interval.groups()
         low = float(first) + (step if left == "(" else 0)
         high = open_end if last is None else float(last) - (step if right == ")" else 0)
+    elif span := kind == "int" and re.search(r"\b(\d+) to (\d+)\b", meaning):
+        low, high = map(int, span.groups())
     elif at_least := re.search(rf"(>=?) {_NUMBER}", meaning):
         low = float(at_least.group(2)) + (0 if at_least.group(1) == ">=" else step)
     return number(math.ceil(low) if kind == "int" else low), number(high)

@@ -17,8 +17,9 @@ class LiveRun:
         check_cancelled: raises the host's own exception when the user cancelled; whatever it raises passes through.
         show_progress: called with (tokens so far, total, picture or None) after every pass.
         preview: called with (token ids [B, N], counts [B]); answers a PIL picture when a new one is due, else None.
-        send: called with a JSON-ready dict at most ten times a second: ``accepted`` (mean tokens per image of each pass
-            since the last event), ``tokens``, ``total``, ``drift`` (total variation spent per token so far), ``done``.
+        send: called with a JSON-ready dict at most ten times a second: ``first`` (of the run), ``accepted`` (tokens per
+            image of each pass since the last event), ``tokens``, ``total``, ``drift`` (total variation spent per
+            token so far), ``done``.
         clock: seconds, for tests.
     """
 
@@ -37,7 +38,7 @@ class LiveRun:
         self.preview, self.send, self.clock = preview, send, clock
         self.counts: list[int] | None = None
         self.accepted: list[float] = []
-        self.sent = -_EVENTS_EVERY
+        self.sent: float | None = None
 
     def __call__(self, pipe, step: int, timestep: int, tensors: dict) -> dict:
         self.check_cancelled()
@@ -45,7 +46,7 @@ class LiveRun:
         self._count(counts)
         done = sum(counts) >= self.total
         self.show_progress(sum(counts), self.total, self.preview(tensors["latents"], counts))
-        if done or self.clock() - self.sent >= _EVENTS_EVERY:
+        if done or self.sent is None or self.clock() - self.sent >= _EVENTS_EVERY:
             self._send(counts, tensors["drift"], done)
         return {}
 
@@ -59,7 +60,6 @@ class LiveRun:
     def _send(self, counts: list[int], drift, done: bool) -> None:
         tokens = sum(counts)
         spent = float(drift.sum()) / max(tokens, 1)
-        self.send(
-            {"accepted": self.accepted, "tokens": tokens, "total": self.total, "drift": round(spent, 6), "done": done}
-        )
+        event = {"first": self.sent is None, "accepted": self.accepted, "tokens": tokens, "total": self.total}
+        self.send(event | {"drift": round(spent, 6), "done": done})
         self.accepted, self.sent = [], self.clock()

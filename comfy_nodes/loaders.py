@@ -25,7 +25,7 @@ class LoadTarget(io.ComfyNode):
                     "model",
                     options=list_models(memory.roots()),
                     default=EMBEDDED,
-                    tooltip="'embedded' comes with the pack (128 x 128, small pictures of things). Others are folders "
+                    tooltip="'embedded' comes with the pack and draws small pictures. Others are folders "
                     "in models/csd that hold a transformers checkpoint of Janus or Janus-Pro.",
                 ),
                 io.Combo.Input(

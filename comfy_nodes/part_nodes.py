@@ -26,7 +26,7 @@ def part_node(part: Part, category: str, socket, output: str) -> type[io.ComfyNo
                 node_id=part.node_id,
                 display_name=part.title,
                 category=category,
-                description=f"{part.summary} Source: {part.source}.",
+                description=part.summary,
                 search_aliases=[part.name, part.cls.__name__, output, *_ALIASES],
                 inputs=[widget(knob) for knob in part.knobs],
                 outputs=[socket.Output(display_name=output, tooltip=f"For the {output} socket of the sampler.")],

@@ -1,4 +1,4 @@
-"""The growing picture: committed rows, drawn at most four times a second and for a tenth of the time at most."""
+"""The growing picture: committed rows, drawn at most four times a second and for a fifth of the time at most."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image
 
-_EVERY, _SHARE = 0.25, 0.1  # seconds between two previews; share of the run they may cost
+_EVERY, _SHARE = 0.25, 0.2  # seconds between two previews; share of the run they may cost
 _SHOWN = 4  # images of a batch
 _BLANK = 64  # grey of the rows to come
 

@@ -31,7 +31,7 @@ def guidance(advanced: bool = False):
         max=100.0,
         step=0.1,
         advanced=advanced,
-        tooltip="Classifier-free guidance scale. -1: the model's own (Janus 5, embedded 2). 1: off, half the work.",
+        tooltip="Classifier-free guidance scale. -1: the model's own (5 for Janus). 1: off, half the work.",
     )
 
 

@@ -9,7 +9,12 @@ from .base import Relaxation
 
 
 class Exact(Relaxation):
-    """Accept a draft with probability ``min(1, p/q)`` (Leviathan et al., arXiv 2211.17192, algorithm 1)."""
+    """Accept a draft with probability ``min(1, p/q)`` (Leviathan et al., arXiv 2211.17192, algorithm 1).
+
+    Args:
+        support_guard: accepted for the sake of interchange; an exact rule emits no impossible token.
+        relax_fresh: accepted for the sake of interchange; an exact rule may judge any draft.
+    """
 
     source = "arXiv 2211.17192"
     departures = "laws are float32; where p = q leaves no residual, p itself is drawn from."
