@@ -118,7 +118,7 @@ def two_position_figures(relaxation, alignment_filter=None) -> tuple[float, floa
 class OperatorLog(TorchDispatchMode):
     """Every operator that runs, and those that make the host wait: scalar reads, sizes that depend on values."""
 
-    HOST_READS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "repeat_interleave", "equal", "is_nonzero")
+    HOST_READS = ("_local_scalar", "nonzero", "masked_select", "unique", "repeat_interleave", "equal", "is_nonzero")
 
     def __init__(self):
         super().__init__()
