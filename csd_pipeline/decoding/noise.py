@@ -8,15 +8,21 @@ is what makes image ``i`` of a batch equal its single run, and the Gumbel-couple
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cache
 
 import torch
 from torch import Tensor
+
+from csd_pipeline.names import SEEDS
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
-_TABLE_LIMIT = 2**23  # floats: up to here noise is made ahead and kept, the same numbers for fewer operations
+# Noise made ahead and kept is the same numbers for fewer operations; what it may take, in floats of a whole batch:
+_SMALL_TABLE = 2**23  # 32 MiB: always worth it
+_LARGE_TABLE = 2**27  # 512 MiB: only for requests of several positions, which come back to each of them (Gumbel noise)
+_CHUNK = 2**20  # floats of a table made at once; bounds the memory its making takes
 _PASSES_AHEAD = 16
 
 
@@ -39,9 +45,7 @@ def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor
     c0, c1, c2, c3 = torch.broadcast_tensors(*counter)
     even, odd, keys = torch.stack([c0, c2]), torch.stack([c1, c3]), torch.stack(torch.broadcast_tensors(*key))
     keys = keys.view(2, *(1,) * (c0.dim() - keys.dim() + 1), *keys.shape[1:])
-    column = (2, *(1,) * c0.dim())
-    multipliers = torch.tensor(_MULTIPLIERS, device=c0.device).view(column)
-    weyl = torch.tensor(_WEYL, device=c0.device).view(column)
+    multipliers, weyl = (words.view(2, *(1,) * c0.dim()) for words in _constants(c0.device))
     for number in range(_ROUNDS):
         product = even * multipliers
         high, low = ((product >> 32) & _MASK).flip(0), (product & _MASK).flip(0)
@@ -49,10 +53,16 @@ def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor
     return even[0], odd[0], even[1], odd[1]
 
 
+@cache
+def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Multipliers and key increments [2]; copied to a device once, a copy in every pass would make it wait."""
+    return torch.tensor(_MULTIPLIERS, device=device), torch.tensor(_WEYL, device=device)
+
+
 def seed_words(seeds: list[int], device: torch.device | str = "cpu") -> Tensor:
     """[B, 2] int64: low and high 32-bit word of each 64-bit seed. Raises ValueError outside 0 .. 2**64 - 1."""
     for seed in seeds:
-        if not 0 <= seed < 2**64:
+        if not 0 <= seed < SEEDS:
             raise ValueError(f"seed {seed} is outside 0 .. 2**64 - 1; give a non-negative 64-bit integer")
     return torch.tensor([[s & _MASK, s >> 32] for s in seeds], dtype=torch.int64, device=device)
 
@@ -62,18 +72,20 @@ class IndexedNoise:
 
     Args:
         seeds: [B, 2] int64 from :func:`seed_words`.
-        positions: number of positions an image has, if known; lets the Gumbel noise of a small vocabulary be kept.
+        positions: number of positions an image has, if known; lets noise be made ahead and kept where that pays.
     """
 
     def __init__(self, seeds: Tensor, positions: int = 0):
         self.seeds, self.positions = seeds, positions
         self._gumbel_table: Tensor | None = None  # [B, N, V]
+        self._gumbel_ahead = True  # False once a batch was too large: a table made late in its run would not pay
         self._uniform_table: tuple[int, Tensor] | None = None  # number of the block of passes, [B, passes, 4, N]
         self._last: tuple | None = None
 
     def keep(self, rows: Tensor) -> IndexedNoise:
         """The noise of the images ``rows`` (int64 indices) only."""
         kept = IndexedNoise(self.seeds[rows], self.positions)
+        kept._gumbel_ahead = self._gumbel_ahead
         if self._gumbel_table is not None:
             kept._gumbel_table = self._gumbel_table[rows]
         return kept
@@ -89,12 +101,13 @@ class IndexedNoise:
         if purpose is Purpose.GUMBEL:
             raise ValueError("Gumbel noise is a vector per position: use gumbel()")
         ahead = 4 * _PASSES_AHEAD * self.positions * len(self.seeds)
-        if isinstance(draw, int) and 0 < ahead <= _TABLE_LIMIT:
+        if isinstance(draw, int) and 0 < ahead <= _SMALL_TABLE:
             rows = self._uniforms_ahead(draw)[:, draw % _PASSES_AHEAD, int(purpose) - 1]
             inside = position.clamp(max=self.positions - 1)  # padding beyond the image gets noise that is never used
             return rows.gather(1, inside.view(len(rows), -1)).view(position.shape)
         if self._last is None or self._last[0] is not position or self._last[1] is not draw:
-            draws = torch.as_tensor(draw, device=position.device).expand(len(position))
+            draws = draw if isinstance(draw, Tensor) else torch.full((), draw, device=position.device)
+            draws = draws.expand(len(position))
             self._last = (position, draw, self._words(position, draws.view(-1, *(1,) * (position.dim() - 1))))
         return _unit(self._last[2][int(purpose) - 1])
 
@@ -114,13 +127,23 @@ class IndexedNoise:
 
     def gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
         """[B, L, V] standard Gumbel noise of the absolute positions [B, L]; independent of pass and window."""
-        if self.positions * len(self.seeds) * vocabulary > _TABLE_LIMIT or self.positions == 0:
-            return self._gumbel(position, vocabulary)
         if self._gumbel_table is None or self._gumbel_table.shape[-1] != vocabulary:
-            everywhere = torch.arange(self.positions, device=position.device).expand(len(self.seeds), -1)
-            self._gumbel_table = self._gumbel(everywhere, vocabulary)
+            floats, several = self.positions * len(self.seeds) * vocabulary, position.shape[1] > 1
+            self._gumbel_ahead &= not several or floats <= _LARGE_TABLE
+            if not self._gumbel_ahead or not 0 < floats <= (_LARGE_TABLE if several else _SMALL_TABLE):
+                return self._gumbel(position, vocabulary)
+            self._gumbel_table = self._whole_gumbel_table(vocabulary)
         inside = position.clamp(max=self.positions - 1)  # padding beyond the image gets noise that is never used
         return self._gumbel_table.gather(1, inside[..., None].expand(-1, -1, vocabulary))
+
+    def _whole_gumbel_table(self, vocabulary: int) -> Tensor:
+        images, device = len(self.seeds), self.seeds.device
+        table = torch.empty(images, self.positions, vocabulary, device=device)
+        everywhere = torch.arange(self.positions, device=device).expand(images, -1)
+        step = max(1, _CHUNK // (images * vocabulary))
+        for part, noise in zip(everywhere.split(step, 1), table.split(step, 1), strict=True):
+            noise.copy_(self._gumbel(part, vocabulary))
+        return table
 
     def _gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
         """The uniform keeps its resolution near zero (2**-32), so improbable tokens win as often as they should."""

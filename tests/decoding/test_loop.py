@@ -343,7 +343,15 @@ def forced_law(model: ToyTarget) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("redraw", "init"), [("fresh", "mean"), ("coupled", "left"), ("coupled", "above-copy"), ("gumbel", "mean")]
+    ("redraw", "init"),
+    [
+        ("fresh", "mean"),
+        ("fresh", "uniform"),
+        ("coupled", "left"),
+        ("coupled", "left-copy"),
+        ("coupled", "above-copy"),
+        ("gumbel", "mean"),
+    ],
 )
 @pytest.mark.parametrize("window", [2, 4])
 def test_forced_tokens_are_inserted_and_the_rest_keeps_its_law(redraw, init, window):
@@ -352,6 +360,27 @@ def test_forced_tokens_are_inserted_and_the_rest_keeps_its_law(redraw, init, win
     result = run_toy(model, JacobiDrafter(window, redraw, init), seeds_from(7, 25_000), adapter=adapter)
     assert (result.tokens[:, [2, 5]] == 2).all()
     assert law_p_value(result.tokens, forced_law(model)) > 1e-3
+
+
+@pytest.mark.parametrize("init", ENTRIES)
+@pytest.mark.parametrize("redraw", REDRAWS)
+def test_forced_tokens_are_proposed_exactly_where_they_are_forced(redraw, init, monkeypatch):
+    """A line mark is no neighbour to copy, nor one of the tokens to choose from."""
+    propose, seen = JacobiRun.propose, []
+
+    def spy(run, state, length):
+        drafts, laws, fresh = propose(run, state, length)
+        real = state.upcoming(length + 1)[:, :-1] < state.grid.tokens
+        forced = state.forced(state.upcoming(length + 1)[:, :-1])
+        seen.append((drafts[real], forced[real], laws[real]))
+        return drafts, laws, fresh
+
+    monkeypatch.setattr(JacobiRun, "propose", spy)
+    model = forced_model()
+    run_toy(model, JacobiDrafter(4, redraw, init), range(300), adapter=ForcedAdapter(model))
+    drafts, forced, laws = (torch.cat(values) for values in zip(*seen, strict=True))
+    assert torch.equal(drafts == 2, forced == 2) and (forced == 2).any() and (forced < 0).any()
+    assert torch.allclose(laws.sum(-1), torch.ones(()))
 
 
 def test_forced_tokens_are_never_relaxed():

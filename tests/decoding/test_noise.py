@@ -4,6 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
+from csd_pipeline.decoding import noise as noise_module
 from csd_pipeline.decoding.noise import IndexedNoise, Purpose, philox4x32, seed_words
 from csd_pipeline.decoding.sampling import draw_by_race
 
@@ -177,6 +178,62 @@ def test_uniforms_made_ahead_are_the_same_numbers(purpose):
         assert torch.equal(
             tabled.keep(rows).uniform(grid(1, 4), purpose, draw), plain.uniform(grid(2, 4), purpose, draw)[1:]
         )
+
+
+def counting(monkeypatch) -> list:
+    """Requests for Gumbel noise that are not answered from a table; the noise itself is left out."""
+    made = []
+
+    def without_noise(self, position, vocabulary):
+        made.append(position.shape[1])
+        return torch.zeros(*position.shape, vocabulary)
+
+    monkeypatch.setattr(IndexedNoise, "_gumbel", without_noise)
+    return made
+
+
+def test_an_image_of_a_large_model_keeps_its_gumbel_noise(monkeypatch):
+    """Janus-Pro: 576 positions of 16384 codes. Single positions are made when they are asked for, windows are kept."""
+    made = counting(monkeypatch)
+    large = IndexedNoise(seed_words([1]), 576)
+    for start in (3, 4):
+        large.gumbel(grid(1, 1) + start, 16384)
+    assert made == [1, 1]
+    large.gumbel(grid(1, 16), 16384)
+    assert sum(made) == 2 + 576 and max(made) * 16384 <= 2**20  # in parts
+    for start in (3, 570):
+        assert large.gumbel(grid(1, 16) + start, 16384).shape == (1, 16, 16384)
+    assert sum(made) == 2 + 576
+
+
+def test_a_batch_too_large_for_a_table_makes_none_when_images_leave(monkeypatch):
+    made = counting(monkeypatch)
+    large = IndexedNoise(seed_words(list(range(40))), 576)
+    large.gumbel(grid(40, 2), 16384)
+    large.keep(torch.tensor([0, 1])).gumbel(grid(2, 2), 16384)
+    assert made == [2, 2]
+
+
+def test_a_table_made_in_parts_holds_the_same_noise(monkeypatch):
+    monkeypatch.setattr(noise_module, "_CHUNK", 30)
+    tabled = IndexedNoise(seed_words([1, 2]), 9)
+    assert torch.equal(tabled.gumbel(grid(2, 9), 5), noise(1, 2).gumbel(grid(2, 9), 5))
+
+
+@pytest.mark.parametrize("positions", [0, 9])
+def test_noise_copies_nothing_to_the_device(positions, monkeypatch):
+    """A copy from the host in every pass would make a GPU wait for it."""
+    once = IndexedNoise(seed_words([1, 2]), positions)
+    once.uniform(grid(2, 3), Purpose.VERIFY, 0)
+
+    def refuse(*_, **__):
+        raise AssertionError("a tensor made of host data")
+
+    for name in ("tensor", "as_tensor", "from_numpy"):
+        monkeypatch.setattr(torch, name, refuse)
+    for draw in (1, 16):
+        once.uniform(grid(2, 3), Purpose.RESIDUAL, draw)
+    once.gumbel(grid(2, 3), 5)
 
 
 def test_kept_rows_keep_their_noise():

@@ -3,7 +3,7 @@ from helpers import random_laws, window_of
 
 from csd_pipeline.decoding.noise import seed_words
 from csd_pipeline.decoding.state import DecodingState
-from csd_pipeline.drafters.entry import EntryLaws
+from csd_pipeline.drafters.entry import ENTRIES, EntryLaws
 from csd_pipeline.targets.base import Grid
 
 UNIFORM = torch.full((4,), 0.25)
@@ -89,6 +89,44 @@ def test_copies_are_point_masses_on_committed_tokens_or_surviving_drafts():
 def test_uniform():
     entry, state, _ = recorded("uniform")
     assert torch.equal(at(entry, state, 1, 7), UNIFORM.expand(2, 2, 4))
+
+
+def with_line_ends(init: str):
+    """Rows of two codes and the mark 4; the first row is committed as 3, 1, 4 and its laws are known."""
+    state = DecodingState.start(Grid.with_line_ends(3, 2, 4), 5, seed_words([1]))
+    state.committed, state.tokens[0, :3] = torch.tensor([3]), torch.tensor([3, 1, 4])
+    laws = random_laws(3, 5, zeros=0)
+    laws[2] = torch.eye(5)[4]
+    entry = EntryLaws(init, state, window=4)
+    window = window_of(laws[None, :2], laws[None, :2], bonus=laws[None, 2:])
+    window.start = torch.tensor([0])
+    entry.record(window)
+    none = torch.zeros(1, 3, dtype=torch.int64)
+    return entry.laws(state, torch.tensor([[3, 4, 6]]), none, torch.tensor([0]))[0], laws
+
+
+def test_a_line_mark_is_nobodys_neighbour():
+    got, laws = with_line_ends("left")
+    assert torch.equal(got, laws[[1, 1, 1]])
+    got, laws = with_line_ends("above")
+    assert torch.equal(got, laws[[0, 1, 0]])
+    got, laws = with_line_ends("mean")  # the free position before the row's start is known, that before the others not
+    assert torch.allclose(got, torch.stack([(laws[0] + laws[1]) / 2, laws[1], laws[0]]))
+    assert torch.equal(with_line_ends("left-copy")[0], torch.eye(5)[[1, 1, 1]])
+    assert torch.equal(with_line_ends("above-copy")[0], torch.eye(5)[[3, 1, 3]])
+    assert torch.equal(with_line_ends("uniform")[0], torch.tensor([0.25, 0.25, 0.25, 0.25, 0.0]).expand(3, 5))
+
+
+def test_where_everything_before_is_forced_the_law_is_uniform():
+    for init in ENTRIES:
+        state = DecodingState.start(Grid(1, 3, torch.tensor([3, -1, -1])), 4, seed_words([1]))
+        state.committed, state.tokens[0, 0] = torch.tensor([1]), 3
+        entry = EntryLaws(init, state, window=3)
+        window = window_of(torch.zeros(1, 0, 4), torch.zeros(1, 0, 4), bonus=point(3).view(1, 1, 4))
+        window.start = torch.tensor([0])
+        entry.record(window)
+        got = entry.laws(state, torch.tensor([[1, 2]]), torch.zeros(1, 2, dtype=torch.int64), torch.tensor([0]))
+        assert torch.allclose(got, torch.tensor([1, 1, 1, 0]) / 3)
 
 
 def test_kept_rows_keep_their_laws():
