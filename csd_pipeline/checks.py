@@ -40,13 +40,19 @@ def require_choice(name: str, value: str, allowed: Iterable[str]) -> None:
 
 
 def construct(cls: type, knobs: dict, name: str | None = None):
-    """``cls(**knobs)``, refusing unknown knobs with the nearest known name."""
-    known = sorted(set(inspect.signature(cls.__init__).parameters) - {"self"})
-    for knob in knobs:
+    """``cls(**knobs)``, refusing unknown knobs with the nearest known name, and anything but true or false in a switch.
+
+    Ranges and other types are checked by the class itself.
+    """
+    parameters = inspect.signature(cls.__init__).parameters
+    known = sorted(set(parameters) - {"self"})
+    for knob, value in knobs.items():
         if knob not in known:
             raise ValueError(
                 f"{name or cls.__name__} has no knob {knob!r}{nearest(knob, known)}; it has: {', '.join(known)}"
             )
+        if isinstance(parameters[knob].default, bool) and not isinstance(value, bool):
+            raise ValueError(f"{knob} of {name or cls.__name__} must be true or false, got {value!r}")
     return cls(**knobs)
 
 

@@ -5,11 +5,12 @@ from transformers import PreTrainedModel  # noqa: F401
 
 from .alignment import FILTERS, AlignmentFilter, CombinedFilter
 from .drafters import DRAFTERS, Drafter, JacobiDrafter
+from .names import PARTS
 from .relaxation import RELAXATIONS, Exact, Relaxation
 from .targets.toy import ToyTarget
 
 SAVED_CLASSES = (*DRAFTERS.values(), *RELAXATIONS.values(), *FILTERS.values(), CombinedFilter, ToyTarget)
-PARTS = {"drafter": Drafter, "relaxation": Relaxation, "alignment_filter": AlignmentFilter}
+_KINDS = dict(zip(PARTS, (Drafter, Relaxation, AlignmentFilter), strict=True))
 
 for _class in SAVED_CLASSES:
     _class.__module__ = "csd_pipeline"  # folders say ["csd_pipeline", "JacobiDrafter"], whatever file it lives in
@@ -21,8 +22,8 @@ def complete_parts(drafter, relaxation, alignment_filter) -> dict:
     Raises:
         ValueError: something that is no drafter, relaxation or alignment filter in its place.
     """
-    parts = {"drafter": drafter, "relaxation": relaxation, "alignment_filter": alignment_filter}
+    parts = dict(zip(PARTS, (drafter, relaxation, alignment_filter), strict=True))
     for name, part in parts.items():
-        if part is not None and not isinstance(part, PARTS[name]):
-            raise ValueError(f"{name} must be a {PARTS[name].__name__} or None, got {part!r}")
+        if part is not None and not isinstance(part, _KINDS[name]):
+            raise ValueError(f"{name} must be a {_KINDS[name].__name__} or None, got {part!r}")
     return parts | {"drafter": drafter or JacobiDrafter(window=1), "relaxation": relaxation or Exact()}

@@ -9,7 +9,7 @@ from pathlib import Path
 from diffusers import DiffusionPipeline
 
 from . import components
-from .components import PARTS
+from .names import PARTS
 from .presets import CALL_KNOBS, build_parts, read_preset
 from .sources import (
     EMBEDDED,
@@ -37,6 +37,7 @@ class PipelineLoading(DiffusionPipeline):
         Takes the arguments of ``DiffusionPipeline.from_pretrained``; ``dtype`` and ``torch_dtype`` both work. Weights
         load in float32 unless a dtype is given ("auto": as stored). Components given by name replace those of the
         folder. A stock checkpoint decodes exactly (preset "exact") unless parts are given.
+        ``DiffusionPipeline.from_pretrained`` never asks this class: without a dtype it keeps half precision as stored.
 
         Raises:
             ValueError: folder missing, a file, shard or key of the checkpoint missing or broken, unsupported model.

@@ -12,9 +12,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from . import prompts as prompt_texts
 from .checkpoint import check_loaded
 from .checks import require_choice, require_integer
-from .components import PARTS, AlignmentFilter, Drafter, Relaxation, ToyTarget, complete_parts
+from .components import AlignmentFilter, Drafter, Relaxation, ToyTarget, complete_parts
 from .decoding import decode
 from .loading import PipelineLoading
+from .names import PARTS
 from .pipeline_output import CSDPipelineOutput
 from .pixels import decode_pixels
 from .presets import build_parts, read_preset

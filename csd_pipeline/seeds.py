@@ -6,7 +6,7 @@ from numbers import Integral
 
 import torch
 
-SEEDS = 2**64
+from .names import SEEDS
 
 
 def image_seeds(images: int, seed: int | list[int] | None, generator) -> list[int]:

@@ -17,8 +17,8 @@ from .checkpoint import (
     read_json,
 )
 from .checks import nearest
+from .names import EMBEDDED
 
-EMBEDDED = "embedded"
 MODELS = Path(__file__).parent / "models"
 HUB_ARGUMENTS = ("cache_dir", "force_download", "proxies", "local_files_only", "token", "revision", "subfolder")
 

@@ -19,8 +19,10 @@ def choose_device(wanted: str) -> tuple[str, str]:
     """
     import torch
 
-    kind = wanted.partition(":")[0]
+    kind, numbered, index = wanted.partition(":")
     require_choice("device", kind, ("auto", "cpu", "cuda", "mps"))
+    if kind == "auto" and numbered:
+        raise ValueError(f"--device {wanted}: auto picks the device itself; name the kind beside a number, like cuda:0")
     found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if kind == "auto":
         kind = next(name for name, usable in found.items() if usable)
@@ -31,8 +33,7 @@ def choose_device(wanted: str) -> tuple[str, str]:
             f"--device {wanted}: torch {torch.__version__} has {why}; use --device cpu, or see `csd doctor`"
         )
     count = torch.cuda.device_count() if kind == "cuda" else 1
-    index = wanted.partition(":")[2] or "0"
-    if not index.isdigit() or int(index) >= count:
+    if numbered and (not index.isdecimal() or int(index) >= count):
         raise ValueError(f"--device {wanted}: there is no device number {index}; {count} found, counted from 0")
     return wanted, "as asked"
 

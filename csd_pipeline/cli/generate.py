@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from csd_pipeline.checks import require_choice
+from csd_pipeline.names import EMBEDDED, SEEDS
 from csd_pipeline.presets import preset_names
 
 from .errors import note, status
 from .files import Destination
-from .jobs import EMBEDDED, Job, Sampling, job_from_picture, plan_images, read_prompts
+from .jobs import Job, Sampling, job_from_picture, plan_images, read_prompts
 from .parts import PartOptions, part_options
 
 # what --from takes from the picture and therefore may not be given beside it
@@ -28,7 +29,7 @@ _IN_RECIPE = ("prompts", "prompt_file", "count", "seed", "negative_prompt", "gui
 @click.option("-n", "--count", type=click.IntRange(1), default=1, show_default=True, help="Pictures per prompt.")
 @click.option(
     "--seed",
-    type=click.IntRange(0, 2**64 - 1),
+    type=click.IntRange(0, SEEDS - 1),
     help="Picture i of the whole job uses seed + i. Default: random, and printed.",
 )
 @click.option("--negative-prompt", metavar="TEXT", help="What the guidance moves away from.")

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import click
 
+from csd_pipeline.names import PARTS
+
 from .errors import quiet_libraries
 from .parts import knob_text
 
-PARTS = ("drafter", "relaxation", "alignment_filter")
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _PROMPT = 64  # prompt tokens assumed in the memory estimate
 

@@ -6,11 +6,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from csd_pipeline.names import EMBEDDED, SEEDS
+
 from .files import Destination
 from .parts import PartOptions
-
-SEEDS = 2**64
-EMBEDDED = "embedded"
 
 
 @dataclass(frozen=True)
@@ -89,11 +88,10 @@ def job_from_picture(picture: str, model: str | None) -> Job:
         ValueError: no recipe in the picture, a recipe that lacks something, or a model that can't be located.
     """
     from csd_pipeline.picture_file import read_recipe
+    from csd_pipeline.recipe import check_recipe
 
     recipe = read_recipe(picture)
-    lacking = [name for name in ("model", "prompt", "seed", "drafter", "relaxation") if recipe.get(name) is None]
-    if lacking:
-        raise ValueError(f"the recipe in {picture} does not say {', '.join(lacking)}; it can't be drawn again")
+    check_recipe(recipe, f"the recipe in {picture}")
     names = ("negative_prompt", "guidance_scale", "temperature", "top_k", "top_p")
     sampling = Sampling(**{name: recipe.get(name) for name in names})
     image = Image(recipe["prompt"], recipe["seed"])

@@ -11,9 +11,10 @@ import click
 import torch
 from PIL.Image import Resampling
 
-from csd_pipeline.components import PARTS, complete_parts
+from csd_pipeline.components import complete_parts
 from csd_pipeline.decoding import Warp
 from csd_pipeline.decoding.verification import is_exact
+from csd_pipeline.names import EMBEDDED, PARTS
 from csd_pipeline.picture_file import picture_bytes
 from csd_pipeline.presets import build_parts, read_preset
 from csd_pipeline.recipe import describe, rebuild_parts
@@ -21,12 +22,16 @@ from csd_pipeline.recipe import describe, rebuild_parts
 from .devices import choose_device, choose_dtype, choose_threads
 from .errors import note, quiet_libraries, status
 from .files import write_whole
-from .jobs import EMBEDDED, Image, Job
+from .interruption import StopRequest
+from .jobs import Image, Job
 from .parts import choose_parts, knob_text
 
 
 def run_job(job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verbose: bool) -> int:
     """Draw and save every image; returns how many were saved (fewer than asked for after Ctrl-C).
+
+    Ctrl-C stops after the forward that runs, and the pictures of the batch that are finished are saved; a second one
+    stops at once.
 
     Args:
         machine: the wishes ``device``, ``dtype``, ``threads``.
@@ -51,11 +56,16 @@ def run_job(job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verb
                 note(f"{kind.replace('_', ' ')}: {knob_text(describe(part))}")
         if job.seed_is_random:
             note(f"seed {job.images[0].seed}")
-        for start in range(0, len(job.images), batch):
-            images = job.images[start : start + batch]
-            _show_progress(pipeline, start, len(images), len(job.images))
-            results.save(images, *_draw(pipeline, images, job, numbers, maps))
+        with StopRequest() as stop:
+            for start in range(0, len(job.images), batch):
+                images = job.images[start : start + batch]
+                _show_progress(pipeline, start, len(images), len(job.images))
+                results.save(images, *_draw(pipeline, images, job, numbers, maps, stop))
+                if stop.asked:
+                    break
     except KeyboardInterrupt:
+        pass  # what is left undone is said below
+    if results.saved < len(job.images):
         note(f"\ninterrupted: {results.saved} of {len(job.images)} pictures saved")
     return results.saved
 
@@ -103,13 +113,16 @@ def _show_progress(pipeline, start: int, count: int, total: int) -> None:
     )
 
 
-def _draw(pipeline, images: list[Image], job: Job, numbers: dict, maps: bool) -> tuple:
-    """Output of the pipeline and a digest of each image's tokens."""
+def _draw(pipeline, images: list[Image], job: Job, numbers: dict, maps: bool, stop: StopRequest) -> tuple:
+    """Output of the pipeline, a digest of each image's tokens (None: interrupted before it was finished), and whether
+    the method is exact by construction.
+    """
     tokens = None
 
     def keep_tokens(pipe, step, timestep, tensors):
         nonlocal tokens
         tokens = tensors["latents"]
+        pipe._interrupt = stop.asked
         return {}
 
     output = pipeline(
@@ -121,8 +134,9 @@ def _draw(pipeline, images: list[Image], job: Job, numbers: dict, maps: bool) ->
         record_maps=maps,
         **numbers,
     )
-    exact = is_exact(pipeline.relaxation, pipeline.alignment_filter)
-    return output, [tokens_digest(row) for row in tokens], exact
+    finished = [trace.tokens == tokens.shape[1] for trace in output.traces]
+    digests = [tokens_digest(row) if done else None for row, done in zip(tokens, finished, strict=True)]
+    return output, digests, is_exact(pipeline.relaxation, pipeline.alignment_filter)
 
 
 def tokens_digest(tokens: torch.Tensor) -> str:
@@ -138,10 +152,19 @@ class Results:
     scale: int
     saved: int = 0
     traces: list[dict] = field(default_factory=list)
+    _traces_written: bool = False
 
-    def save(self, images: list[Image], output, digests: list[str], exact: bool) -> None:
-        """Write pictures, sheets and traces of one batch."""
+    def save(self, images: list[Image], output, digests: list[str | None], exact: bool) -> None:
+        """Write the finished pictures of one batch, their sheets, and the traces of all so far."""
+        try:
+            self._save_pictures(images, output, digests, exact)
+        finally:  # also when one can't be written: those before it are there
+            self._save_traces()
+
+    def _save_pictures(self, images: list[Image], output, digests: list[str | None], exact: bool) -> None:
         for i, image in enumerate(images):
+            if digests[i] is None:
+                continue
             picture, trace = output.images[i], output.traces[i]
             recipe = output.recipes[i] | {"tokens_sha256": digests[i]}
             enlarged = picture
@@ -151,17 +174,19 @@ class Results:
             content = picture_bytes(enlarged, recipe)
             path = self.job.destination.write_picture(content, image.prompt, image.seed)
             self.saved += 1
-            entry = {"prompt": image.prompt, **trace.to_dict(), "exact": exact and trace.drift == 0, "file": str(path)}
+            entry = {"prompt": image.prompt, **trace.to_dict(), "exact": exact, "file": str(path)}
             if trace.maps.get("entropy") is not None:
                 entry["maps"] = str(self._save_sheet(picture, trace, path.stem))
             self.traces.append(entry)
             click.echo(report_line(entry))
             self._compare(digests[i])
-        if self.job.json_file is not None:
+
+    def _save_traces(self) -> None:
+        if self.job.json_file is not None and self.traces:
             content = json.dumps(self.traces, indent=2).encode() + b"\n"
-            first = self.saved == len(images)
-            overwrite = self.job.destination.overwrite or not first
+            overwrite = self.job.destination.overwrite or self._traces_written
             self.job.json_file = write_whole(self.job.json_file, content, overwrite)
+            self._traces_written = True
 
     def _save_sheet(self, picture, trace, stem: str):
         import io

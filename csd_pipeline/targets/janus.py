@@ -6,6 +6,7 @@ unconditional row is the prompt with every token but BOS and BOI replaced by PAD
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 
 import torch
@@ -16,6 +17,7 @@ from csd_pipeline.decoding.cache import RowCache, cache_argument
 
 from .base import CachedSession, Grid, PromptBatch, TargetAdapter
 
+_logger = logging.getLogger(__name__)
 _USER, _ASSISTANT = "<|User|>", "<|Assistant|>"
 
 
@@ -29,8 +31,16 @@ class JanusAdapter(TargetAdapter):
         super().__init__(model, size)
         self.language_model = model.model.language_model
         self.cache_argument = cache_argument(self.language_model)
-        if self.language_model.config._attn_implementation not in ("sdpa", "eager"):
-            model.set_attn_implementation("sdpa")  # the explicit per-row mask needs one of the two
+        attention = self.language_model.config._attn_implementation
+        if attention not in ("sdpa", "eager"):
+            model.set_attn_implementation("sdpa")
+            _logger.warning(  # once per model: from now on it says "sdpa"
+                "the model's attention was switched from %r to 'sdpa': every row has a mask of its own (its padding, "
+                "its number of committed tokens), which %r does not take; load the model with "
+                "attn_implementation='sdpa' (or 'eager') to choose yourself",
+                attention,
+                attention,
+            )
 
     @property
     def vocabulary(self) -> int:

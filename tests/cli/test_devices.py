@@ -23,8 +23,16 @@ def test_short_names_and_unknown_ones():
         devices.choose_dtype("flaot32", "cpu")
     with pytest.raises(ValueError, match="did you mean 'cuda'"):
         devices.choose_device("cudda")
-    with pytest.raises(ValueError, match="no device number x"):
-        devices.choose_device("cpu:x")
+    for wanted in ("cpu:x", "cpu:1", "cpu:"):
+        with pytest.raises(ValueError, match=f"--device {wanted}: there is no device number"):
+            devices.choose_device(wanted)
+    assert devices.choose_device("cpu:0")[0] == "cpu:0"
+
+
+def test_auto_takes_no_number():
+    for wanted in ("auto:3", "auto:0", "auto:"):
+        with pytest.raises(ValueError, match=f"--device {wanted}: auto picks the device itself"):
+            devices.choose_device(wanted)
 
 
 def test_threads_leave_busy_cores_alone(monkeypatch):

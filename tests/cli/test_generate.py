@@ -1,5 +1,7 @@
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,9 @@ from command_results import one_error
 from PIL import Image
 
 from csd_pipeline.cli import run
+from csd_pipeline.cli.files import Destination
 from csd_pipeline.cli.jobs import plan_images
+from csd_pipeline.decoding.trace import TraceRecorder
 from csd_pipeline.picture_file import read_recipe, save_picture
 from csd_pipeline.sources import MODELS
 
@@ -114,6 +118,55 @@ def test_an_interruption_keeps_finished_pictures(csd, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([trace["file"], "t.json"])
 
 
+def test_ctrl_c_within_a_batch_keeps_the_pictures_that_are_finished(csd, tmp_path, monkeypatch):
+    """Of three pictures drawn at once the first one that is finished survives, the fourth is never begun."""
+    advance, finished = TraceRecorder.advance, []
+
+    def interrupting(recorder, image, before, after):
+        advance(recorder, image, before, after)
+        if after == 256 and before < 256:
+            finished.append(image)
+            if len(finished) == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(TraceRecorder, "advance", interrupting)
+    result = csd("generate", "rocket", "-n", 4, "--batch", 3, "--seed", 5, "--json", "t.json", "--preset", "fast")
+    assert result.exit_code == 130, result.output
+    assert 0 < len(finished) < 3
+    assert f"interrupted: {len(finished)} of 4 pictures saved" in result.stderr
+    traces = json.loads((tmp_path / "t.json").read_text())
+    assert [(trace["seed"], trace["tokens"]) for trace in traces] == [(5 + image, 256) for image in sorted(finished)]
+    assert {path.name for path in tmp_path.glob("*.png")} == {trace["file"] for trace in traces}
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_picture_that_can_not_be_written_leaves_those_before_it_and_their_traces(csd, tmp_path, monkeypatch):
+    write, names = Destination.write_picture, []
+
+    def full_disk(destination, content, prompt, seed):
+        if names:
+            raise OSError("no space left")
+        names.append(write(destination, content, prompt, seed).name)
+        return tmp_path / names[0]
+
+    monkeypatch.setattr(Destination, "write_picture", full_disk)
+    result = csd("generate", "rocket", "-n", 2, "--seed", 5, "--json", "t.json", "--preset", "fast")
+    assert result.exit_code == 2 and "no space left" in result.stderr
+    (trace,) = json.loads((tmp_path / "t.json").read_text())
+    assert trace["seed"] == 5 and (tmp_path / names[0]).is_file()
+
+
+def test_relaxed_pictures_without_drift_are_not_called_exact(csd, tmp_path):
+    """So little relaxation that nothing was spent; and an exact rule beside it."""
+    for knob, exact in (("lam=1e-30", False), ("lam=0", True)):
+        options = ("--window", 4, "--relaxation", "entropy", "--relax", knob, "--json", "t.json", "--overwrite")
+        result = csd("generate", "rocket", "--seed", 1, *options)
+        assert result.exit_code == 0, result.output
+        (trace,) = json.loads((tmp_path / "t.json").read_text())
+        assert trace["drift"] == 0 and trace["exact"] is exact
+        assert result.stdout.rstrip().endswith("  exact") is exact
+
+
 def test_seeds_count_over_the_whole_job():
     images = plan_images(["a", "b"], 2, 5)
     assert [(image.prompt, image.seed) for image in images] == [("a", 5), ("a", 6), ("b", 7), ("b", 8)]
@@ -143,6 +196,7 @@ BAD = [
     (["--from", "plain.png"], "carries no recipe"),
     (["--from", "elsewhere.png"], "--model"),
     (["--from", "later.png"], "unknown relaxation in the recipe"),
+    (["--from", "torn.png"], "the recipe in torn.png says seed '1'; it must be an integer"),
     (["--from", "later.png", "--seed", "3"], "leave out --seed"),
     (["--from", "later.png", "a prompt"], "leave out a prompt"),
 ]
@@ -159,6 +213,7 @@ def test_bad_input_is_one_sentence_before_the_model_loads(csd, no_model, tmp_pat
     save_picture(
         Image.new("RGB", (4, 4)), "later.png", recipe | {"model": "embedded", "relaxation": {"_class_name": "Z"}}
     )
+    save_picture(Image.new("RGB", (4, 4)), "torn.png", recipe | {"seed": "1", "relaxation": {"_class_name": "Exact"}})
     before = sorted(tmp_path.iterdir())
     one_error(csd("generate", *arguments), message)
     assert sorted(tmp_path.iterdir()) == before
@@ -167,6 +222,7 @@ def test_bad_input_is_one_sentence_before_the_model_loads(csd, no_model, tmp_pat
 def test_broken_models_and_devices_are_one_sentence(csd, tmp_path):
     one_error(csd("generate", "x", "--model", "./nothing-here"), "no folder './nothing-here'")
     one_error(csd("generate", "x", "--device", "cuda:99"), "--device cuda:99")
+    one_error(csd("generate", "x", "--device", "auto:3"), "--device auto:3: auto picks the device itself")
     one_error(csd("generate", "x", "--dtype", "fp12"), "unknown dtype 'fp12'")
     shutil.copytree(MODELS / "embedded", tmp_path / "broken")
     weights = tmp_path / "broken" / "model.safetensors"

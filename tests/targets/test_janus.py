@@ -45,6 +45,18 @@ def test_adapter_reads_the_configuration():
     assert adapter.decode(torch.randint(24, (2, 16))).shape == (2, 3, 8, 8)
 
 
+def test_attention_without_masks_per_row_is_replaced_with_one_warning(caplog):
+    model = tiny_janus("eager")
+    adapter_for(model)
+    assert not caplog.records and model.model.language_model.config._attn_implementation == "eager"
+    model.model.language_model.config._attn_implementation = "flash_attention_2"
+    for _ in range(2):
+        adapter = adapter_for(model)
+    (record,) = caplog.records
+    assert "from 'flash_attention_2' to 'sdpa'" in record.getMessage()
+    assert adapter.language_model.config._attn_implementation == "sdpa"
+
+
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_windows_of_a_mixed_padded_batch_equal_a_full_forward(attention):
     """Prompts of three lengths, guidance rows, images at different positions; every rejection index in turn."""
