@@ -93,7 +93,8 @@ def encode(
         raise ValueError(
             "the tokenizer has no pad_token, which batches and guidance rows are filled with; set tokenizer.pad_token"
         )
-    rows = [_fitting_ids(adapter, tokenizer, text) for text in prompts]
+    rows = [_fitting_ids(adapter, tokenizer, text + adapter.prompt_suffix) for text in prompts]
+    negative = adapter.default_negative_prompt if negative is None else negative
     if negative is None:
         ids, mask = _pad(tokenizer, rows)
         return ids, mask, *adapter.guidance_rows(ids, mask, tokenizer)

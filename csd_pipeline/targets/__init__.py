@@ -6,6 +6,7 @@ _ADAPTERS = {
     "JanusForConditionalGeneration": ("janus", "JanusAdapter"),
     "ChameleonForConditionalGeneration": ("chameleon", "ChameleonAdapter"),
     "ChameleonWithPixels": ("chameleon", "ChameleonAdapter"),
+    "Emu3ForConditionalGeneration": ("emu3", "Emu3Adapter"),
     "LuminaWithPixels": ("lumina", "LuminaAdapter"),
     "ToyTarget": ("toy", "ToyAdapter"),
 }

@@ -126,6 +126,8 @@ class TargetAdapter(ABC):
         family: name of the family.
         vocabulary: V, number of codes: the image codes the head is restricted to, then the family's forced marks.
         default_guidance_scale, default_temperature, default_top_k, default_top_p: the published settings of the family.
+        default_negative_prompt: guidance is against this text; None: against the rows of :meth:`guidance_rows`.
+        prompt_suffix: what the published script appends to every prompt.
 
     Raises:
         ValueError: a size the model can not draw; those it can are named.
@@ -136,6 +138,8 @@ class TargetAdapter(ABC):
     default_temperature: float = 1.0
     default_top_k: int = 0
     default_top_p: float = 1.0
+    default_negative_prompt: str | None = None
+    prompt_suffix: str = ""
 
     def __init__(self, model, size: tuple[int, int] | None = None):
         self.model = model

@@ -15,6 +15,7 @@ from torch import Tensor
 from .base import Grid
 from .chameleon import BEGIN_IMAGE, ChameleonAdapter
 from .codes_in_vocabulary import CodesInVocabulary
+from .language_model import padded_row
 
 _LINE_END = "<reserved08799>"
 _SIZE_STEP = 32
@@ -63,7 +64,7 @@ class LuminaAdapter(ChameleonAdapter):
 
     def guidance_rows(self, ids: Tensor, mask: Tensor, tokenizer) -> tuple[Tensor, Tensor]:
         """Begin of image and the two size tokens, left-padded to the prompts' length."""
-        return self._short_rows(ids, self.picture_start(), tokenizer)
+        return padded_row(ids, self.picture_start(), tokenizer.pad_token_id)
 
 
 def sizes_of_area(side: int) -> list[tuple[int, int]]:

@@ -134,9 +134,61 @@ def _code_name(code: int) -> str:
     return "IMGIMG" + "".join(chr(ord("A") + int(digit)) for digit in str(code)) + "Z"
 
 
+# --- Emu3 -----------------------------------------------------------------------------------------------------------
+
+EMU3_SPECIAL = ["<|extra_203|>", "<pad>", "<|image start|>", "<|image token|>", "<|image end|>", "<|extra_200|>"]
+
+
+def emu3(size: tuple[int, int] | None = None) -> Family:
+    """64 x 64 pixels of 8 x 8 codes and a line end."""
+    from transformers import Emu3Config, Emu3ForConditionalGeneration
+
+    words = [*WORDS, "8*8", "6*11", "lowres,", "blurry.", "masterpiece,"]
+    tokenizer = word_tokenizer(EMU3_SPECIAL, {"bos_token": "<|extra_203|>", "pad_token": "<pad>"}, words=words)
+    codes = 24
+    names = dict(tokenizer.get_vocab()) | {"<image>": len(tokenizer) + codes}
+    names |= {f"<|visual token {code:06d}|>": len(tokenizer) + code for code in range(codes)}
+    config = Emu3Config(
+        text_config={
+            "vocab_size": max(names.values()) + 2,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 512,
+            "pad_token_id": 1,
+            "bos_token_id": 0,
+            "eos_token_id": 4,
+        },
+        vq_config={
+            "codebook_size": codes,
+            "base_channels": 32,
+            "channel_multiplier": [1, 1, 1, 1],
+            "num_res_blocks": 1,
+            "hidden_size": 32,
+            "attn_resolutions": [],
+        },
+        vocabulary_map=names,
+    )
+    config.image_area = 64 * 64
+    model = spread(Emu3ForConditionalGeneration(config))
+    first, line = len(tokenizer), names["<|extra_200|>"]
+
+    def reference(prompt: Tensor, tokens: Tensor, conditional: bool) -> Tensor:
+        ids = torch.where(tokens < codes, first + tokens, line)
+        with torch.no_grad():
+            logits = model(input_ids=torch.cat([prompt, ids])[None], use_cache=False).logits
+        return logits[0, len(prompt) - 1 :, first : first + codes]
+
+    return Family(model, tokenizer, reference, size)
+
+
 FAMILIES: dict[str, Callable[[], Family]] = {
     "chameleon": chameleon,
     "chameleon-swin": lambda: chameleon(swin_norm=True),
     "lumina": lumina,
     "lumina-wide": lambda: lumina((64, 128)),
+    "emu3": emu3,
+    "emu3-wide": lambda: emu3((48, 88)),
 }

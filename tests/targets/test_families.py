@@ -1,7 +1,7 @@
 """What every family's adapter must keep, on a scaled-down random model with the family's own transformers forward."""
 
 import warnings
-from functools import lru_cache
+from functools import cache
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ GUIDED = Warp(guidance_scale=3.0, temperature=0.9)
 every_family = pytest.mark.parametrize("name", FAMILIES)
 
 
-@lru_cache(maxsize=None)
+@cache
 def family(name: str) -> Family:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
