@@ -48,10 +48,18 @@ def artefacts(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(params=[False, True], ids=["canvas", "nodes-2"])
-def editor(request, page_server, browser, artefacts):
-    """A fresh page in either renderer; an uncaught exception of the page fails the test."""
+@pytest.fixture(scope="session", params=[False, True], ids=["canvas", "nodes-2"])
+def page(request, page_server, browser, artefacts):
+    """The page in either renderer, loaded once."""
     editor = Editor(browser, page_server, request.param, artefacts)
     yield editor
     editor.close()
-    assert not editor.errors, editor.errors
+
+
+@pytest.fixture
+def editor(page):
+    """The page with an empty canvas; an uncaught exception of the page fails the test."""
+    page.clear()
+    page.errors.clear()
+    yield page
+    assert not page.errors, page.errors

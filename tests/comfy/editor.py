@@ -10,7 +10,14 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, Playwright
 from server import PACK, RUN_LIMIT, ComfyServer
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # the page reaches its server and nothing else
+]
 READY = "() => window.app?.graph && window.LiteGraph?.registered_node_types?.['CSDSampler']"
 DROP = """([name, type, data]) => {
     const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
@@ -37,7 +44,7 @@ class Editor:
 
     Args:
         browser: from :func:`launch`.
-        server: whose page it is; nothing else can be reached from it.
+        server: whose page it is.
         vue: True for the "Nodes 2.0" renderer, False for the canvas one.
         artefacts: folder for screenshots.
     """
@@ -47,14 +54,10 @@ class Editor:
         for name, value in {"Comfy.VueNodes.Enabled": vue, "Comfy.TutorialCompleted": True}.items():
             server.set_setting(name, value)
         self.page: Page = browser.new_page(viewport={"width": 1600, "height": 1000})
-        self.page.route("**/*", lambda route: self._route(route))
+        self.page.set_default_timeout(RUN_LIMIT * 1000)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.goto(server.url)
-        self.page.wait_for_function(READY, timeout=60_000)
-
-    def _route(self, route) -> None:
-        local = route.request.url.startswith((self.server.url, "data:", "blob:"))
-        route.continue_() if local else route.abort()
+        self.page.wait_for_function(READY)
 
     def close(self) -> None:
         self.page.close()
@@ -77,7 +80,7 @@ class Editor:
         self.clear()
         kind = "image/png" if name.endswith(".png") else "application/json"
         self.script(DROP, [name, kind, base64.b64encode(content).decode()])
-        self.page.wait_for_function("() => window.app.graph.nodes.length > 0", timeout=20_000)
+        self.page.wait_for_function("() => window.app.graph.nodes.length > 0")
 
     def open_template(self, name: str) -> None:
         """Open one of the pack's workflows from the template browser, by hand."""
@@ -86,8 +89,8 @@ class Editor:
         dialog = self.page.get_by_role("dialog")
         dialog.get_by_text(PACK, exact=True).first.click()
         dialog.locator(f"[data-testid='template-workflow-{name}']").click()
-        self.page.wait_for_function("() => window.app.graph.nodes.length > 0", timeout=20_000)
-        self.page.wait_for_selector("[role=dialog]", state="detached", timeout=10_000)
+        self.page.wait_for_function("() => window.app.graph.nodes.length > 0")
+        self.page.wait_for_selector("[role=dialog]", state="detached")
 
     def graph(self) -> dict:
         return self.script("() => window.app.graph.serialize()")
@@ -130,4 +133,4 @@ class Editor:
         self.page.locator('button[aria-label="Cancel current run"]:visible').first.click()
 
     def wait(self, code: str, argument=None) -> None:
-        self.page.wait_for_function(code, arg=argument, timeout=RUN_LIMIT * 1000)
+        self.page.wait_for_function(code, arg=argument)

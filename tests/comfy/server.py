@@ -20,7 +20,7 @@ import websocket
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACK = "csd-pipeline"  # the folder a clone has in custom_nodes
 NOT_IN_A_CLONE = (".git", "__pycache__", ".*_cache", ".venv", "build", "dist", "*.egg-info", "outputs")
-START_LIMIT, RUN_LIMIT = 120, 240  # seconds; only to end a hung test
+START_LIMIT, RUN_LIMIT = 600, 600  # seconds; only to end a hung test
 PREVIEW, PREVIEW_WITH_METADATA = 1, 4  # types of binary WebSocket messages
 
 

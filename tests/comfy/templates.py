@@ -153,7 +153,7 @@ def maps() -> dict[str, Node]:
         "rule": Node("CSDRelaxationEntropy", 1),
         "tv": Node("CSDFilterTV", 1, {"delta": 0.65}),
         "budget": Node("CSDFilterBudget", 1, {"budget": 0.1}),
-        "filter": Node("CSDFilterCombine", 1, links={"a": "tv.0", "b": "budget.0"}),
+        "filter": Node("CSDFilterCombine", 1, links={"filter_a": "tv.0", "filter_b": "budget.0"}),
     }
     nodes |= arm("csd", 2, "CSD", 3, parts, "maps")
     for column, name in ((4, "acceptance"), (5, "entropy"), (5, "drift")):
