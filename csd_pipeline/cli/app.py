@@ -19,11 +19,7 @@ COMMANDS = {
     "presets": ("csd_pipeline.cli.presets", "presets", "List the named settings."),
     "rules": ("csd_pipeline.cli.rules", "rules", "List drafters, relaxations and filters with their knobs."),
     "doctor": ("csd_pipeline.cli.doctor", "doctor", "Check the installation; says what mends it."),
-    "bench": (
-        "csd_pipeline.evaluation.bench_command",
-        "bench_command",
-        "Measure speed, drift and quality side by side.",
-    ),
+    "bench": ("csd_pipeline.cli.bench", "bench", "Measure speed, drift and quality side by side."),
     "train": ("csd_pipeline.cli.train", "train", "Train the models that ship with this package."),
 }
 

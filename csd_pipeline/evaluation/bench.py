@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
 
 import torch
+from PIL.Image import Image
 
-from csd_pipeline.decoding import Warp, decode
+from csd_pipeline.decoding import Trace, Warp, decode
 from csd_pipeline.pixels import decode_pixels
 from csd_pipeline.prompts import encode
 from csd_pipeline.targets import PromptBatch, adapter_for
 
-from .arms import Arm
-
-
-@dataclass
-class Run:
-    """One image of one arm. Seconds exclude prompt encoding and the pixel decoder.
-
-    Args:
-        number: of the prompt, to find the run of plain decoding it is compared with.
-        wall, cpu: seconds of the decoding loop, wall clock and process time.
-        forward_cpu: process seconds inside the target's forwards after the prefill.
-        tokens: [1, N] token ids.
-    """
-
-    arm: str
-    number: int
-    prompt: str
-    seed: int
-    nfe: int
-    tokens_per_step: float
-    accepted_per_step: float
-    drift_per_token: float
-    wall: float
-    cpu: float
-    forward_cpu: float
-    tokens: torch.Tensor = field(repr=False, default=None)
-
-    def to_dict(self) -> dict:
-        return {name: none_if_nan(value) for name, value in asdict(self).items() if name != "tokens"}
+from .arms import TRANSFORMERS, Arm
+from .clocks import Clock, ForwardWatch
+from .likelihood import nats_per_token
+from .naive_loop import CopyingSession, decode_naive
+from .peak_memory import PeakMemory
+from .runs import Run
 
 
 class Bench:
@@ -49,59 +26,109 @@ class Bench:
     Args:
         pipeline: target and tokenizer; its own parts are not used.
         warp: sampling settings of every arm.
+        judge: scores pictures against prompts (:class:`~csd_pipeline.evaluation.prompt_accuracy.PromptAccuracy`), or
+            None.
+
+    Attributes:
+        peak_memory: {name of the arm: bytes needed beyond what was held before, or None}, filled by :meth:`run`.
     """
 
-    def __init__(self, pipeline, warp: Warp):
-        self.pipeline, self.warp = pipeline, warp
+    def __init__(self, pipeline, warp: Warp, judge=None):
+        self.pipeline, self.warp, self.judge = pipeline, warp, judge
         self.adapter = adapter_for(pipeline.target)
+        self.peak_memory: dict[str, int | None] = {}
 
-    def run(self, arms: list[Arm], prompts: list[str], seed: int, transformers_arm: bool = False) -> list[Run]:
-        """Every arm on every prompt, arms interleaved; one unmeasured image per arm first."""
-        for arm in arms:
-            self.decode(arm, prompts[0], seed)
+    @property
+    def transformers_can_draw(self) -> bool:
+        """Its Janus loop knows no decoding without guidance, and no temperature 0."""
+        return self.adapter.family == "janus" and self.warp.guided and self.warp.temperature > 0
+
+    @property
+    def naive_can_draw(self) -> bool:
+        return self.adapter.family == "janus"
+
+    def run(
+        self, arms: list[Arm], prompts: list[str], seed: int, on_prompt: Callable[[int], None] = lambda done: None
+    ) -> list[Run]:
+        """Every arm on every prompt, arms interleaved; transformers' own loop is the last arm where it can draw.
+
+        One image per arm comes first, unmeasured but for its peak memory.
+
+        Args:
+            seed: prompt i uses ``seed + i``.
+            on_prompt: called with the number of finished prompts; the warm-up counts as prompt 0.
+
+        Raises:
+            ValueError: an arm with the naive loop on a target that loop does not know.
+        """
+        if not self.naive_can_draw and any(arm.loop == "naive" for arm in arms):
+            raise ValueError(f"loop=naive knows Janus targets only, this is {self.adapter.family}; leave such arms out")
+        draws = {arm.name: (lambda *image, arm=arm: self.decode(arm, *image)) for arm in arms}
+        if self.transformers_can_draw:
+            draws[TRANSFORMERS] = self.decode_with_transformers
+        self._warm_up(draws, prompts[0], seed)
+        on_prompt(0)
         runs = []
         for number, prompt in enumerate(prompts):
-            runs += [self.decode(arm, prompt, seed + number + arm.seed_offset, number) for arm in arms]
-            if transformers_arm:
-                runs.append(self.decode_with_transformers(prompt, seed + number, number))
+            fresh = [draw(prompt, seed + number, number) for draw in draws.values()]
+            for run in fresh:
+                self._score(run)
+            runs += fresh
+            on_prompt(number + 1)
         return runs
 
+    def _warm_up(self, draws: dict[str, Callable], prompt: str, seed: int) -> None:
+        next(iter(draws.values()))(prompt, seed)  # what only the first image of a process needs is no arm's memory
+        for name, draw in draws.items():
+            with PeakMemory(self.pipeline.device) as memory:
+                draw(prompt, seed)
+            self.peak_memory[name] = memory.bytes
+
     def decode(self, arm: Arm, prompt: str, seed: int, number: int = 0) -> Run:
-        session = self.adapter.open(self._prompt(prompt), arm.parts["drafter"].window)
-        forward = _Stopwatch(session)
-        with _Clock() as clock:
-            result = decode(
-                session,
-                self.adapter,
-                seeds=[seed],
-                warp=self.warp,
-                device=self.pipeline.device,
-                **arm.parts,
-            )
-        trace = result.traces[0]
-        return Run(
-            arm.name,
-            number,
-            prompt,
-            seed,
-            trace.nfe,
-            trace.tokens_per_step,
-            trace.accepted_per_step,
-            trace.drift_per_token,
-            clock.wall,
-            clock.cpu,
-            forward.cpu,
-            result.tokens,
+        """One image in the loop of the arm."""
+        ids, device = self._prompt(prompt), self.pipeline.device
+        loop = self._decode_naive if arm.loop == "naive" else self._decode
+        seed += arm.seed_offset
+        return loop(arm, ids, seed, device, {"arm": arm.name, "number": number, "prompt": prompt, "seed": seed})
+
+    def maps(self, arm: Arm, prompt: str, seed: int) -> tuple[Image, Trace]:
+        """The picture of an arm and its trace with maps, from an unmeasured run."""
+        session = self.adapter.open(self._prompt(prompt), self._window(arm))
+        result = decode(
+            session, self.adapter, seeds=[seed], warp=self.warp, device=self.pipeline.device, maps=True, **arm.parts
         )
+        with torch.no_grad():
+            pixels = decode_pixels(self.adapter, result.tokens)
+        return self.pipeline.image_processor.postprocess(pixels, output_type="pil")[0], result.traces[0]
+
+    def _decode(self, arm: Arm, prompt: PromptBatch, seed: int, device, labels: dict) -> Run:
+        clock = Clock(device)
+        with clock:
+            session = self.adapter.open(prompt, self._window(arm))
+            watch = ForwardWatch(session, device)
+            result = decode(session, self.adapter, seeds=[seed], warp=self.warp, device=device, **arm.parts)
+        trace = result.traces[0]
+        return _run(labels, clock, watch, result.tokens, trace.accepted, trace.drift_per_token)
+
+    def _decode_naive(self, arm: Arm, prompt: PromptBatch, seed: int, device, labels: dict) -> Run:
+        clock = Clock(device)
+        with clock:
+            session = CopyingSession(self.adapter, prompt)
+            watch = ForwardWatch(session, device)
+            result = decode_naive(session, self.adapter, seed=seed, warp=self.warp, device=device, **arm.parts)
+        clock.wall, clock.cpu = clock.wall - result.bookkeeping.wall, clock.cpu - result.bookkeeping.cpu
+        drift = result.drift / result.tokens.shape[1]
+        return _run(labels, clock, watch, result.tokens, result.accepted, drift)
 
     @torch.no_grad()
     def decode_with_transformers(self, prompt: str, seed: int, number: int = 0) -> Run:
         """The model's own image generation loop in transformers (Janus), at the same settings."""
-        batch, model = self._prompt(prompt), self.pipeline.target
-        tokenizer, count = self.pipeline.tokenizer, self.adapter.grid.tokens
+        batch, model, tokenizer = self._prompt(prompt), self.pipeline.target, self.pipeline.tokenizer
         boi = tokenizer.convert_tokens_to_ids(self.adapter.boi_token(tokenizer))
         model.generation_config.generation_kwargs = {"boi_token_id": boi}
-        with torch.random.fork_rng(devices=[]), _Clock() as clock:
+        clock = Clock(self.pipeline.device)
+        devices = [self.pipeline.device] if self.pipeline.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices), clock:
             torch.manual_seed(seed)
             tokens = model.generate(
                 batch.ids,
@@ -115,68 +142,38 @@ class Bench:
                 bos_token_id=tokenizer.bos_token_id,
                 pad_token_id=tokenizer.pad_token_id,
             )
-        nfe = count - 1  # its first forward is the prefill
-        return Run(
-            arm="transformers",
-            number=number,
-            prompt=prompt,
-            seed=seed,
-            nfe=nfe,
-            tokens_per_step=1.0,
-            accepted_per_step=0.0,
-            drift_per_token=0.0,
-            wall=clock.wall,
-            cpu=clock.cpu,
-            forward_cpu=float("nan"),
-            tokens=tokens,
-        )
+        nfe = tokens.shape[1] - 1  # its first forward is the prefill
+        times = (clock.wall, clock.cpu, None, None, None)
+        return Run(TRANSFORMERS, number, prompt, seed, nfe, [0] * nfe, [], 0.0, *times, tokens)
 
-    def transformers_can_draw(self) -> bool:
-        """Its Janus loop knows no decoding without guidance, and no temperature 0."""
-        return self.adapter.family == "janus" and self.warp.guided and self.warp.temperature > 0
+    def _score(self, run: Run) -> None:
+        """Quality of a picture, outside every clock."""
+        run.nats_per_token = nats_per_token(self.adapter, self._prompt(run.prompt), run.tokens, self.warp)
+        if self.judge is not None:
+            with torch.no_grad():
+                pixels = decode_pixels(self.adapter, run.tokens).cpu()
+            score = self.judge.score(pixels, [run.prompt])
+            run.subject, run.background = score.subject_right.item(), score.background_right.item()
 
-    def pixels(self, runs: list[Run]) -> torch.Tensor:
-        """[n, 3, H, W] in [-1, 1]."""
-        with torch.no_grad():
-            return decode_pixels(self.adapter, torch.cat([run.tokens for run in runs]))
+    def _window(self, arm: Arm) -> int:
+        return min(arm.parts["drafter"].window, self.adapter.grid.tokens)
 
     def _prompt(self, prompt: str) -> PromptBatch:
         ids = [row.to(self.pipeline.device) for row in encode(self.adapter, self.pipeline.tokenizer, [prompt], None)]
         return PromptBatch(*(ids if self.warp.guided else ids[:2]))
 
 
-class _Clock:
-    """Wall and process seconds of a block, the device synchronised at both ends."""
-
-    def __enter__(self):
-        self._started = self._now()
-        return self
-
-    def __exit__(self, *_):
-        wall, cpu = self._now()
-        self.wall, self.cpu = wall - self._started[0], cpu - self._started[1]
-
-    @staticmethod
-    def _now() -> tuple[float, float]:
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        return time.perf_counter(), time.process_time()
-
-
-class _Stopwatch:
-    """Adds up the process time of a session's ``step``."""
-
-    def __init__(self, session):
-        self.cpu, self._step = 0.0, session.step
-        session.step = self._timed
-
-    def _timed(self, *args):
-        with _Clock() as clock:
-            logits = self._step(*args)
-        self.cpu += clock.cpu
-        return logits
-
-
-def none_if_nan(value):
-    """JSON has no NaN."""
-    return None if value != value else value
+def _run(labels: dict, clock: Clock, watch: ForwardWatch, tokens, accepted: list[int], drift: float) -> Run:
+    return Run(
+        **labels,
+        nfe=watch.nfe,
+        accepted=accepted,
+        drafted=watch.drafted,
+        drift_per_token=drift,
+        wall=clock.wall,
+        cpu=clock.cpu,
+        prefill_wall=watch.prefill_wall,
+        forward_wall=watch.wall,
+        forward_cpu=watch.cpu,
+        tokens=tokens,
+    )

@@ -1,115 +1,189 @@
-"""From single runs to a table: ratios against plain decoding of the same run, drift and quality beside speed."""
+"""From single runs to rows: ratios against plain decoding of the same prompt, drift and quality beside every speed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from statistics import mean, median
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 
-from .bench import Run
+import numpy as np
+
+from csd_pipeline.recipe import describe
+
+from .arms import PLAIN, TRANSFORMERS, Arm
+from .runs import Run
+
+EFFICIENCY_WANTED = 0.85
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, 10th and 90th percentile, and mean over images."""
+
+    median: float
+    low: float
+    high: float
+    mean: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> Spread:
+        low, median, high = np.quantile(values, (0.1, 0.5, 0.9)).tolist()
+        return cls(median, low, high, float(np.mean(values)))
 
 
 @dataclass
 class Row:
-    """One arm. Ratios are medians over prompts of (plain decoding / this arm), both from the same interleaved run.
+    """One arm. Ratios are taken per prompt, both images from the same interleaved run; above 1 the arm is faster.
 
     Args:
-        nfe, tokens_per_step, accepted_per_step, drift_per_token: means over images.
-        fewer_forwards: NFE of plain decoding over NFE of the arm.
-        wall_ratio, cpu_ratio: decoding time of plain decoding over that of the arm, wall clock and process time.
-        step_ratio: t(W)/t(1), process time of one forward of the arm over one of plain decoding.
-        efficiency: cpu_ratio over (fewer_forwards / step_ratio): 1 means the loop adds nothing to the forwards.
-        overhead: process time outside the forwards over the time inside.
+        arm: its name.
+        images: number of images.
+        nfe, tokens_per_step, accepted_per_step: counts after the prefill.
+        fewer_forwards: all forwards of plain decoding over all forwards of the arm.
+        histogram: entry k: passes that accepted exactly k drafts.
+        tested_by_index, accepted_by_index: entry i: passes that tested their draft i (all before it were accepted),
+            and those of them that accepted it.
+        seconds: wall-clock seconds of decoding an image.
+        over_plain, over_transformers, over_naive: wall-clock ratio over plain decoding, over transformers' own
+            generation, and over the naive loop making the same decisions; None where there is no such arm.
+        cpu_over_plain: process-time ratio over plain decoding.
+        step_ratio: t(W)/t(1), seconds of one forward of the arm over one of plain decoding.
+        efficiency: ``over_plain`` over ``tokens/step * t(1)/t(W)``: 1 means the loop adds nothing to the forwards.
+        overhead: seconds of the loop outside the forwards over those inside.
+        peak_memory: bytes beyond what was held before an image, or None.
+        drift_per_token: total variation from the target spent per token.
+        nats_per_token: mean ``-ln p`` of the pictures under the target.
         subject, background: prompt accuracy, or None without a judge.
         same_as_plain: share of images that are token for token the picture of plain decoding.
+        same_as_naive: share of images that are token for token those of the naive loop with the same parts, or None.
     """
 
     arm: str
     images: int
-    nfe: float
-    tokens_per_step: float
-    accepted_per_step: float
-    drift_per_token: float
+    nfe: Spread
+    tokens_per_step: Spread
+    accepted_per_step: Spread
     fewer_forwards: float
-    wall_ratio: float
-    wall_low: float
-    wall_high: float
-    cpu_ratio: float
-    step_ratio: float
-    efficiency: float
-    overhead: float
+    histogram: list[int]
+    tested_by_index: list[int]
+    accepted_by_index: list[int]
+    seconds: Spread
+    over_plain: Spread
+    over_transformers: Spread | None
+    over_naive: Spread | None
+    cpu_over_plain: Spread
+    step_ratio: Spread | None
+    efficiency: Spread | None
+    overhead: Spread | None
+    peak_memory: int | None
+    drift_per_token: Spread
+    nats_per_token: Spread
     subject: float | None
     background: float | None
     same_as_plain: float
+    same_as_naive: float | None
+
+    @property
+    def acceptance_by_index(self) -> list[float]:
+        """Share of the tested drafts at each index of the window that were accepted."""
+        return [a / t for a, t in zip(self.accepted_by_index, self.tested_by_index, strict=True)]
+
+    @property
+    def efficient(self) -> bool | None:
+        """Whether the wall clock reaches 0.85 x tokens/step x t(1)/t(W)."""
+        return None if self.efficiency is None else self.efficiency.median >= EFFICIENCY_WANTED
+
+    def to_dict(self) -> dict:
+        return asdict(self) | {"acceptance_by_index": self.acceptance_by_index, "efficient": self.efficient}
 
 
-def summarise(runs: list[Run], quality: dict[str, tuple[float, float]] | None = None) -> list[Row]:
-    """One row per arm, in order of first appearance; plain decoding is the arm called "ar"."""
-    plain = {run.number: run for run in runs if run.arm == "ar"}
-    return [
-        _row(arm, [run for run in runs if run.arm == arm], plain, quality) for arm in dict.fromkeys(r.arm for r in runs)
-    ]
+def summarise(runs: list[Run], arms: list[Arm], peak_memory: dict[str, int | None] | None = None) -> list[Row]:
+    """One row per arm, in order of first appearance.
+
+    Args:
+        runs: of all arms, those of the plain arm among them.
+        arms: what ran, to find the naive twin of an arm.
+        peak_memory: bytes per arm.
+    """
+    groups = {name: [run for run in runs if run.arm == name] for name in dict.fromkeys(run.arm for run in runs)}
+    twins = naive_twins(arms)
+    return [_row(groups, name, twins.get(name), (peak_memory or {}).get(name)) for name in groups]
 
 
-def _row(arm: str, runs: list[Run], plain: dict[int, Run], quality) -> Row:
-    walls = sorted(plain[run.number].wall / run.wall for run in runs)
-    fewer = mean(plain[run.number].nfe for run in runs) / mean(run.nfe for run in runs)
-    cpu = median(plain[run.number].cpu / run.cpu for run in runs)
-    step = median(run.forward_cpu / run.nfe / (plain[run.number].forward_cpu / plain[run.number].nfe) for run in runs)
-    subject, background = (quality or {}).get(arm, (None, None))
+def naive_twins(arms: list[Arm]) -> dict[str, str]:
+    """{arm: the arm of the naive loop with the same parts}."""
+    naive = [arm for arm in arms if arm.loop == "naive"]
+    same = [(arm, twin) for arm in arms for twin in naive if arm.loop != "naive" and _same_parts(arm, twin)]
+    return {arm.name: twin.name for arm, twin in same if arm.seed_offset == twin.seed_offset}
+
+
+def acceptance_counts(runs: list[Run]) -> tuple[list[int], list[int]]:
+    """Per draft index: passes that tested the draft there, and those that accepted it."""
+    pairs = [pair for run in runs if run.drafted for pair in zip(run.accepted, run.drafted, strict=True)]
+    indices = range(max((min(a + 1, d) for a, d in pairs), default=0))
+    return [sum(a >= i < d for a, d in pairs) for i in indices], [sum(a > i for a, _ in pairs) for i in indices]
+
+
+def _row(groups: dict[str, list[Run]], name: str, twin: str | None, peak_memory: int | None) -> Row:
+    runs, plain = groups[name], {run.number: run for run in groups[PLAIN]}
+    naive = {run.number: run for run in groups.get(twin, ())}
+    tested, accepted = acceptance_counts(runs)
+    histogram = np.bincount([count for run in runs for count in run.accepted]).tolist()
+    watched = all(run.forward_wall is not None for run in runs)
     return Row(
-        arm=arm,
+        arm=name,
         images=len(runs),
-        nfe=mean(run.nfe for run in runs),
-        tokens_per_step=mean(run.tokens_per_step for run in runs),
-        accepted_per_step=mean(run.accepted_per_step for run in runs),
-        drift_per_token=mean(run.drift_per_token for run in runs),
-        fewer_forwards=fewer,
-        wall_ratio=median(walls),
-        wall_low=_quantile(walls, 0.1),
-        wall_high=_quantile(walls, 0.9),
-        cpu_ratio=cpu,
-        step_ratio=step,
-        efficiency=cpu / (fewer / step),
-        overhead=median(run.cpu / run.forward_cpu - 1 for run in runs),
-        subject=subject,
-        background=background,
-        same_as_plain=mean(float((run.tokens == plain[run.number].tokens).all()) for run in runs),
+        nfe=_spread(runs, lambda run: run.nfe),
+        tokens_per_step=_spread(runs, lambda run: run.tokens_per_step),
+        accepted_per_step=_spread(runs, lambda run: run.accepted_per_step),
+        fewer_forwards=sum(plain[run.number].nfe for run in runs) / sum(run.nfe for run in runs),
+        histogram=histogram,
+        tested_by_index=tested,
+        accepted_by_index=accepted,
+        seconds=_spread(runs, lambda run: run.wall),
+        over_plain=_spread(runs, lambda run: plain[run.number].wall / run.wall),
+        over_transformers=_over(groups, TRANSFORMERS, runs),
+        over_naive=_over(groups, twin, runs),
+        cpu_over_plain=_spread(runs, lambda run: plain[run.number].cpu / run.cpu),
+        step_ratio=_spread(runs, lambda run: _step_ratio(run, plain[run.number])) if watched else None,
+        efficiency=_spread(runs, lambda run: _efficiency(run, plain[run.number])) if watched else None,
+        overhead=_spread(runs, lambda run: run.overhead) if watched else None,
+        peak_memory=peak_memory,
+        drift_per_token=_spread(runs, lambda run: run.drift_per_token),
+        nats_per_token=_spread(runs, lambda run: run.nats_per_token),
+        subject=_share(runs, lambda run: run.subject),
+        background=_share(runs, lambda run: run.background),
+        same_as_plain=_share(runs, lambda run: _same(run, plain[run.number])),
+        same_as_naive=_share(runs, lambda run: _same(run, naive[run.number])) if naive else None,
     )
 
 
-def _quantile(ordered: list[float], share: float) -> float:
-    return ordered[round(share * (len(ordered) - 1))]
+def _spread(runs: list[Run], figure: Callable[[Run], float]) -> Spread:
+    return Spread.of([figure(run) for run in runs])
 
 
-HEADER = (
-    "| arm | forwards | tokens/step | accepted/step | fewer forwards | wall clock (10-90 %) | process time | t(W)/t(1) "
-    "| efficiency | loop overhead | drift/token | subject | background | same picture |"
-)
+def _share(runs: list[Run], holds: Callable[[Run], bool | None]) -> float | None:
+    values = [holds(run) for run in runs]
+    return None if None in values else float(np.mean(values))
 
 
-def markdown(rows: list[Row]) -> str:
-    """The rows as a Markdown table."""
-    lines = [HEADER, "|---" * (HEADER.count("|") - 1) + "|"]
-    for row in rows:
-        cells = [
-            row.arm,
-            f"{row.nfe:.1f}",
-            f"{row.tokens_per_step:.2f}",
-            f"{row.accepted_per_step:.2f}",
-            f"{row.fewer_forwards:.2f}x",
-            f"{row.wall_ratio:.2f}x ({row.wall_low:.2f}-{row.wall_high:.2f})",
-            f"{row.cpu_ratio:.2f}x",
-            _number(row.step_ratio),
-            _number(row.efficiency),
-            "-" if row.overhead != row.overhead else f"{100 * row.overhead:.0f} %",
-            f"{row.drift_per_token:.4f}",
-            "-" if row.subject is None else f"{row.subject:.2f}",
-            "-" if row.background is None else f"{row.background:.2f}",
-            f"{100 * row.same_as_plain:.0f} %",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def _over(groups: dict[str, list[Run]], other: str | None, runs: list[Run]) -> Spread | None:
+    if other not in groups:
+        return None
+    seconds = {run.number: run.wall for run in groups[other]}
+    return _spread(runs, lambda run: seconds[run.number] / run.wall)
 
 
-def _number(value: float) -> str:
-    return "-" if value != value else f"{value:.2f}"
+def _step_ratio(run: Run, plain: Run) -> float:
+    return run.forward_wall / run.nfe / (plain.forward_wall / plain.nfe)
+
+
+def _efficiency(run: Run, plain: Run) -> float:
+    return plain.wall / run.wall / (run.tokens_per_step / _step_ratio(run, plain))
+
+
+def _same(run: Run, other: Run) -> bool:
+    return bool((run.tokens == other.tokens).all())
+
+
+def _same_parts(arm: Arm, other: Arm) -> bool:
+    return all(describe(arm.parts[name]) == describe(other.parts[name]) for name in arm.parts)

@@ -1,0 +1,87 @@
+"""Seconds of a block and of a session's forwards, on the host or on a GPU."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+
+class Clock:
+    """Wall and process seconds of a block, the device synchronised at both ends."""
+
+    def __init__(self, device: torch.device | str = "cpu"):
+        self.device = torch.device(device)
+        self.wall = self.cpu = 0.0
+
+    def __enter__(self) -> Clock:
+        self._started = self._now()
+        return self
+
+    def __exit__(self, *_) -> None:
+        wall, cpu = self._now()
+        self.wall, self.cpu = self.wall + wall - self._started[0], self.cpu + cpu - self._started[1]
+
+    def _now(self) -> tuple[float, float]:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter(), time.process_time()
+
+
+class ForwardWatch:
+    """Watches ``prefill`` and ``step`` of a session that decodes one image.
+
+    On a GPU the forwards are timed by events, since waiting for each of them would slow down the loop that is measured.
+
+    Attributes:
+        drafted: drafts of every forward after the prefill, in order; its length is the NFE, counted at the call.
+    """
+
+    def __init__(self, session, device: torch.device | str):
+        self.device, self.drafted = torch.device(device), []
+        self._prefill, self._steps = [], []
+        prefill, step = session.prefill, session.step
+        session.prefill = lambda: self._timed(self._prefill, prefill)
+        session.step = lambda tokens, *rest: self._watched_step(step, tokens, *rest)
+
+    @property
+    def nfe(self) -> int:
+        return len(self.drafted)
+
+    @property
+    def prefill_wall(self) -> float:
+        return self._seconds(self._prefill)[0]
+
+    @property
+    def wall(self) -> float:
+        """Seconds of the forwards after the prefill."""
+        return self._seconds(self._steps)[0]
+
+    @property
+    def cpu(self) -> float:
+        """Process seconds of the forwards after the prefill; on a GPU those of launching them."""
+        return self._seconds(self._steps)[1]
+
+    def _watched_step(self, step, tokens, *rest):
+        self.drafted.append(tokens.shape[1] - 1)
+        return self._timed(self._steps, step, tokens, *rest)
+
+    def _timed(self, spans: list, call, *arguments):
+        before = self._mark()
+        result = call(*arguments)
+        spans.append((before, self._mark()))
+        return result
+
+    def _mark(self):
+        event = None
+        if self.device.type == "cuda":
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+        return time.perf_counter(), time.process_time(), event
+
+    def _seconds(self, spans: list) -> tuple[float, float]:
+        cpu = sum(end[1] - start[1] for start, end in spans)
+        if self.device.type != "cuda":
+            return sum(end[0] - start[0] for start, end in spans), cpu
+        torch.cuda.synchronize(self.device)
+        return sum(start[2].elapsed_time(end[2]) for start, end in spans) / 1000, cpu

@@ -1,0 +1,50 @@
+import torch
+from helpers import open_toy
+
+from csd_pipeline.decoding import Warp, decode
+from csd_pipeline.drafters import JacobiDrafter
+from csd_pipeline.evaluation.clocks import Clock, ForwardWatch
+from csd_pipeline.relaxation import Exact
+from csd_pipeline.targets.toy import ToyAdapter, ToyTarget
+
+
+def test_the_watch_counts_forwards_and_drafts_at_the_call():
+    adapter = ToyAdapter(ToyTarget(rows=3, columns=3, vocabulary=2))
+    calls = []
+    session = open_toy(adapter, [0], guided=False, window=4)
+    inner = session._step
+    session._step = lambda tokens, *rest: calls.append(tokens.shape[1]) or inner(tokens, *rest)
+    watch = ForwardWatch(session, "cpu")
+    result = decode(session, adapter, seeds=[3], warp=Warp(), drafter=JacobiDrafter(4), relaxation=Exact())
+    trace = result.traces[0]
+    assert watch.nfe == len(calls) == session.nfe == trace.nfe < 8
+    assert watch.drafted == [length - 1 for length in calls]
+    committed, lengths = 1, []
+    for accepted in trace.accepted:
+        lengths.append(min(3, 9 - committed - 1))
+        committed += accepted + 1
+    assert watch.drafted == lengths and committed == 9
+
+
+def test_the_prefill_is_timed_apart(monkeypatch):
+    seconds = iter(range(100))
+    monkeypatch.setattr("csd_pipeline.evaluation.clocks.time.perf_counter", lambda: 10 * next(seconds))
+    monkeypatch.setattr("csd_pipeline.evaluation.clocks.time.process_time", lambda: 3 * next(seconds))
+    session = open_toy(ToyAdapter(ToyTarget()), [0], guided=False, window=2)
+    watch = ForwardWatch(session, "cpu")
+    session.prefill()
+    for committed in (1, 2):
+        session.step(torch.zeros(1, 2, dtype=torch.int64), torch.tensor([committed]), committed)
+    # each mark reads both clocks, so two ticks pass between the two ends of a forward
+    assert (watch.prefill_wall, watch.wall, watch.cpu) == (20, 40, 12)
+
+
+def test_a_clock_adds_up_its_blocks(monkeypatch):
+    wall, cpu = iter([1.0, 4.0, 10.0, 11.0]), iter([0.0, 2.0, 5.0, 5.5])
+    monkeypatch.setattr("csd_pipeline.evaluation.clocks.time.perf_counter", lambda: next(wall))
+    monkeypatch.setattr("csd_pipeline.evaluation.clocks.time.process_time", lambda: next(cpu))
+    clock = Clock()
+    for _ in range(2):
+        with clock:
+            pass
+    assert (clock.wall, clock.cpu) == (4.0, 2.5)
