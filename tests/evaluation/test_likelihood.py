@@ -6,7 +6,7 @@ from helpers import run_toy
 
 from csd_pipeline.decoding import Warp
 from csd_pipeline.evaluation.likelihood import nats_per_token
-from csd_pipeline.targets.base import PromptBatch
+from csd_pipeline.targets.base import Grid, PromptBatch
 from csd_pipeline.targets.toy import ToyAdapter, ToyTarget
 
 
@@ -29,3 +29,15 @@ def test_truncation_and_greedy_decoding_leave_it_finite():
     plain = nats_per_token(ToyAdapter(model), prompt, tokens, Warp())
     for warp in (Warp(top_k=1), Warp(top_p=0.1), Warp(temperature=0)):
         assert nats_per_token(ToyAdapter(model), prompt, tokens, warp) == plain
+
+
+def test_forced_tokens_are_left_out():
+    class Forcing(ToyAdapter):
+        grid = Grid(2, 2, forced=torch.tensor([-1, -1, 3, -1]))  # a mark beyond the codes that have logits
+
+    model, tokens = ToyTarget(vocabulary=3, rows=2, columns=2), torch.tensor([[0, 2, 3, 1]])
+    index = model.prefix_index(tokens.expand(4, 4), torch.arange(4))
+    laws = model.table[0, index].softmax(-1)
+    expected = -sum(math.log(laws[place, tokens[0, place]]) for place in (0, 1, 3)) / 3
+    prompt = PromptBatch(torch.tensor([[0]]), torch.tensor([[1]]))
+    assert nats_per_token(Forcing(model), prompt, tokens, Warp()) == pytest.approx(expected, rel=1e-5)
