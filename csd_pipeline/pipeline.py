@@ -119,7 +119,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
         formatter = prompt_texts.prompt_format(self.target, self._size(height, width))
         if prompt_ids is None:
             texts = prompt_texts.check_prompts(prompt, negative_prompt)
-            if self.tokenizer is None:
+            if self.tokenizer is None and formatter.needs_tokenizer:
                 raise ValueError("this pipeline has no tokenizer; give prompt_ids, or load one")
             encoded = prompt_texts.encode(formatter, self.tokenizer, texts, negative_prompt)
             prompt_ids, prompt_attention_mask, negative_prompt_ids, negative_prompt_attention_mask = encoded
@@ -127,7 +127,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
             raise ValueError("got texts and prompt_ids; give prompt and negative_prompt, or the ids of both")
         if prompt_attention_mask is None:
             prompt_attention_mask = torch.ones_like(prompt_ids)
-        if negative_prompt_ids is None and self.tokenizer is not None:
+        if negative_prompt_ids is None and (self.tokenizer is not None or not formatter.needs_tokenizer):
             negative_prompt_ids, negative_prompt_attention_mask = formatter.guidance_rows(
                 prompt_ids, prompt_attention_mask, self.tokenizer
             )

@@ -68,12 +68,13 @@ def check_ids(ids: Tensor, mask: Tensor, negative_ids: Tensor | None, negative_m
             raise ValueError(f"{name} must be 0 on padding, which belongs on the left, and 1 from there on")
     if target is None:
         return
-    room = adapter_for(target).prompt_room
+    adapter = adapter_for(target)
+    room = adapter.prompt_room
     if ids.shape[1] > room:
         raise ValueError(
             f"the prompts have {ids.shape[1]} tokens, beside the image the model has room for {max(room, 0)}"
         )
-    known = getattr(getattr(target.config, "text_config", target.config), "vocab_size", None)
+    known = adapter.prompt_vocabulary
     largest = max(int(tensor.max()) for tensor in (ids, negative_ids) if tensor is not None)
     if known is not None and largest >= known:
         raise ValueError(
@@ -89,7 +90,7 @@ def encode(
     Raises:
         ValueError: the tokenizer has no pad token.
     """
-    if tokenizer.pad_token_id is None:
+    if adapter.needs_tokenizer and tokenizer.pad_token_id is None:
         raise ValueError(
             "the tokenizer has no pad_token, which batches and guidance rows are filled with; set tokenizer.pad_token"
         )
@@ -107,13 +108,16 @@ def encode(
 def _pad(tokenizer, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
     """Left-padded ids and mask [P, S]."""
     longest = max(map(len, rows))
-    ids = [[tokenizer.pad_token_id] * (longest - len(row)) + row for row in rows]
+    pad = 0 if tokenizer is None else tokenizer.pad_token_id
+    ids = [[pad] * (longest - len(row)) + row for row in rows]
     mask = [[0] * (longest - len(row)) + [1] * len(row) for row in rows]
     return torch.tensor(ids), torch.tensor(mask)
 
 
 def _fitting_ids(adapter, tokenizer, prompt: str) -> list[int]:
     """Ids of the prompt in the family's format, cut where it would not fit beside the image."""
+    if not adapter.needs_tokenizer:
+        return adapter.prompt_ids(prompt, None)
     limit = min(tokenizer.model_max_length, adapter.prompt_room)
     words = tokenizer(prompt, add_special_tokens=False, verbose=False).input_ids
     ids, keep = adapter.prompt_ids(prompt, tokenizer), len(words)

@@ -7,6 +7,7 @@ _ADAPTERS = {
     "ChameleonForConditionalGeneration": ("chameleon", "ChameleonAdapter"),
     "ChameleonWithPixels": ("chameleon", "ChameleonAdapter"),
     "Emu3ForConditionalGeneration": ("emu3", "Emu3Adapter"),
+    "LlamaGenTarget": ("llamagen", "LlamaGenAdapter"),
     "LuminaWithPixels": ("lumina", "LuminaAdapter"),
     "ToyTarget": ("toy", "ToyAdapter"),
 }

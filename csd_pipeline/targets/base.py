@@ -128,6 +128,7 @@ class TargetAdapter(ABC):
         default_guidance_scale, default_temperature, default_top_k, default_top_p: the published settings of the family.
         default_negative_prompt: guidance is against this text; None: against the rows of :meth:`guidance_rows`.
         prompt_suffix: what the published script appends to every prompt.
+        needs_tokenizer: False where a prompt is no text.
 
     Raises:
         ValueError: a size the model can not draw; those it can are named.
@@ -140,6 +141,7 @@ class TargetAdapter(ABC):
     default_top_p: float = 1.0
     default_negative_prompt: str | None = None
     prompt_suffix: str = ""
+    needs_tokenizer: bool = True
 
     def __init__(self, model, size: tuple[int, int] | None = None):
         self.model = model
@@ -182,6 +184,11 @@ class TargetAdapter(ABC):
     def prompt_room(self) -> int:
         """Largest number of prompt tokens that fits beside the image."""
         return 10**9
+
+    @property
+    def prompt_vocabulary(self) -> int | None:
+        """Number of ids a prompt may use, None if unknown."""
+        return getattr(getattr(self.model.config, "text_config", self.model.config), "vocab_size", None)
 
     @abstractmethod
     def decode(self, tokens: Tensor) -> Tensor:
@@ -249,8 +256,11 @@ class CachedSession(TargetSession):
         visible = (keys <= slots[..., None]) & (keys >= self.padding[:, None, None])
         visible |= keys == slots[..., None]  # padding attends to itself: an empty row would be NaN in every layer
         self.cache.place(slots, limit)
-        positions = (slots - self.padding[:, None]).clamp(min=0)
-        return self.adapter.forward(embeds, visible[:, None], positions, self.cache)
+        return self.adapter.forward(embeds, visible[:, None], self._positions(slots), self.cache)
+
+    def _positions(self, slots: Tensor) -> Tensor:
+        """[R, T] position ids of the cache slots: real tokens count from 0."""
+        return (slots - self.padding[:, None]).clamp(min=0)
 
     def _keep(self, rows: Tensor) -> None:
         self.padding = self.padding[rows]

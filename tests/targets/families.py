@@ -184,11 +184,88 @@ def emu3(size: tuple[int, int] | None = None) -> Family:
     return Family(model, tokenizer, reference, size)
 
 
+# --- LlamaGen -------------------------------------------------------------------------------------------------------
+
+
+def llamagen(condition: str) -> Family:
+    """4 x 4 codes of 8 x 8 pixels each, head dimension 8."""
+    from csd_pipeline.targets.llamagen_network import LlamaGenTarget
+
+    sizes = {"dim": 32, "num_layers": 2, "num_heads": 4, "ffn_dim": 48, "vocabulary": 24, "grid_side": 4, "classes": 10}
+    vq = {"embed_dim": 8, "base_channels": 32, "channel_multiplier": [1, 1, 1, 1], "num_res_blocks": 1}
+    tokenizer = word_tokenizer(["<pad>", "</s>"], {"pad_token": "<pad>"}, bos=None)
+    text = {"d_model": 24, "d_kv": 6, "d_ff": 32, "num_layers": 2, "num_heads": 4, "vocab_size": len(tokenizer)}
+    text |= {"pad_token_id": 0, "feed_forward_proj": "gated-gelu"}
+    extra = {"caption_dim": 24, "condition_slots": 12, "text_config": text} if condition == "text" else {}
+    model = spread(LlamaGenTarget(condition, vq_config=vq | {"latent_channels": 32}, **sizes, **extra))
+    if condition == "text":
+        torch.nn.init.normal_(model.cls_embedding.uncond_embedding)
+        for module in model.text_encoder.modules():
+            if hasattr(module, "weight") and module.weight.dim() == 2:
+                torch.nn.init.normal_(module.weight, std=0.2)
+    return Family(model, tokenizer if condition == "text" else None, llamagen_reference(model))
+
+
+def llamagen_reference(model):
+    """A plain forward written from the paper's formulas, one row, no cache, complex rotations."""
+    config, weights = model.config, model.state_dict()
+
+    def norm(x, name):
+        return x / (x.pow(2).mean(-1, keepdim=True) + config.norm_eps).sqrt() * weights[name]
+
+    def rotations(slots: int, count: int) -> Tensor:
+        head_dim = config.dim // config.num_heads
+        frequency = torch.tensor([config.rope_base ** (-2 * i / (head_dim // 2)) for i in range(head_dim // 4)])
+        places = [
+            torch.polar(torch.ones(head_dim // 2), torch.cat([frequency * (n // 4), frequency * (n % 4)]))
+            for n in range(count)
+        ]
+        return torch.stack([torch.zeros(head_dim // 2, dtype=torch.complex64)] * slots + places)
+
+    def condition(prompt: Tensor, conditional: bool) -> Tensor:
+        if config.condition == "class":
+            return weights["cls_embedding.embedding_table.weight"][prompt]
+        if conditional:
+            features = model.text_encoder(input_ids=prompt[None]).last_hidden_state[0]
+        else:
+            features = weights["cls_embedding.uncond_embedding"][-len(prompt) :]
+        hidden = features @ weights["cls_embedding.cap_proj.fc1.weight"].T
+        return torch.nn.functional.gelu(hidden, approximate="tanh") @ weights["cls_embedding.cap_proj.fc2.weight"].T
+
+    @torch.no_grad()
+    def reference(prompt: Tensor, tokens: Tensor, conditional: bool) -> Tensor:
+        x = torch.cat([condition(prompt, conditional), weights["tok_embeddings.weight"][tokens]])
+        turn = rotations(len(prompt), len(tokens))[:, None]
+        causal = torch.ones(len(x), len(x), dtype=torch.bool).tril()
+        for layer in range(config.num_layers):
+            name = f"layers.{layer}."
+            mixed = norm(x, name + "attention_norm.weight") @ weights[name + "attention.wqkv.weight"].T
+            q, k, v = (part.unflatten(-1, (config.num_heads, -1)) for part in mixed.split(config.dim, -1))
+            q, k = (
+                torch.view_as_real(torch.view_as_complex(part.unflatten(-1, (-1, 2)).contiguous()) * turn).flatten(-2)
+                for part in (q, k)
+            )
+            scores = torch.einsum("ihd,jhd->hij", q, k) / (config.dim // config.num_heads) ** 0.5
+            scores = scores.masked_fill(~causal, float("-inf")).softmax(-1)
+            x = x + torch.einsum("hij,jhd->ihd", scores, v).flatten(1) @ weights[name + "attention.wo.weight"].T
+            y = norm(x, name + "ffn_norm.weight")
+            gate = torch.nn.functional.silu(y @ weights[name + "feed_forward.w1.weight"].T)
+            x = (
+                x
+                + (gate * (y @ weights[name + "feed_forward.w3.weight"].T)) @ weights[name + "feed_forward.w2.weight"].T
+            )
+        return (norm(x, "norm.weight") @ weights["output.weight"].T)[len(prompt) - 1 :]
+
+    return reference
+
+
 FAMILIES: dict[str, Callable[[], Family]] = {
     "chameleon": chameleon,
     "chameleon-swin": lambda: chameleon(swin_norm=True),
     "lumina": lumina,
     "lumina-wide": lambda: lumina((64, 128)),
+    "llamagen-text": lambda: llamagen("text"),
+    "llamagen-class": lambda: llamagen("class"),
     "emu3": emu3,
     "emu3-wide": lambda: emu3((48, 88)),
 }
