@@ -11,6 +11,7 @@ from csd_pipeline.checks import require_choice
 from csd_pipeline.names import EMBEDDED, SEEDS
 from csd_pipeline.presets import preset_names
 
+from .collector import collector_paused
 from .errors import note, status
 from .files import Destination
 from .jobs import Job, Sampling, job_from_picture, plan_images, read_prompts
@@ -71,7 +72,7 @@ def generate(ctx: click.Context, parts: PartOptions, **given) -> None:  # fmt: s
         job = _job_from_options(parts, given)
     job.destination = Destination.of(given["output"], given["overwrite"])
     job.json_file = _json_path(given["json_file"])
-    with status("importing torch"):
+    with status("importing torch"), collector_paused():
         from .run import run_job
 
     machine = {name: given[name] for name in ("device", "dtype", "threads")}

@@ -19,6 +19,7 @@ from csd_pipeline.picture_file import picture_bytes
 from csd_pipeline.presets import build_parts, read_preset
 from csd_pipeline.recipe import describe, rebuild_parts
 
+from .collector import collector_paused
 from .devices import choose_device, choose_dtype, choose_threads
 from .errors import note, quiet_libraries, status
 from .files import write_whole
@@ -43,7 +44,7 @@ def run_job(job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verb
     try:
         quiet_libraries()
         parts, numbers = _method_before_loading(job)
-        with status(f"loading {job.model}"):
+        with status(f"loading {job.model}"), collector_paused():
             pipeline, reasons = _load(job, machine)
         if verbose:
             note("\n".join(reasons))
