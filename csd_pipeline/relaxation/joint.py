@@ -32,7 +32,7 @@ class JointRelaxation(Relaxation):
         raise NotImplementedError
 
     def log_survival(self, window: Window, group: Tensor) -> Tensor:
-        """[B, L] ``ln S_j`` of every draft, given the number of its group [B, L]."""
+        """[B, L] ``ln S_j`` of every draft, given the number of its group [B, L]; ``f_j >= min(1, p/q)`` must hold."""
         raise NotImplementedError
 
     def accepted_share(self, window: Window, group: Tensor) -> Tensor:
@@ -40,7 +40,8 @@ class JointRelaxation(Relaxation):
         survival = self.log_survival(window, group)
         first = ends(group).roll(1, -1)  # the last slot ends a group, so the first one starts one
         before = where(first, 0.0, survival.roll(1, -1))
-        share = (survival - before).exp().clamp(max=1.0).nan_to_num_(0.0)  # 0/0: never reached
+        share = (survival - before).exp().clamp(max=1.0)
+        share = share.fmax(window.vanilla)  # below it only by rounding; not a number, 0/0, where it is never reached
         if self.config.support_guard:
             share = where(window.p_draft > 0, share, 0.0)
         return where(first & ends(group), window.vanilla, share)
