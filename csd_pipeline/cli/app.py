@@ -20,6 +20,7 @@ COMMANDS = {
     "rules": ("csd_pipeline.cli.rules", "rules", "List drafters, relaxations and filters with their knobs."),
     "doctor": ("csd_pipeline.cli.doctor", "doctor", "Check the installation; says what mends it."),
     "bench": ("csd_pipeline.cli.bench", "bench", "Measure speed, drift and quality side by side."),
+    "phrases": ("csd_pipeline.cli.phrases", "phrases", "Collect the phrases of the relaxation of that name."),
     "train": ("csd_pipeline.cli.train", "train", "Train the models that ship with this package."),
 }
 
