@@ -66,7 +66,8 @@ class EmbeddedTraining:
 
     def target(self) -> None:
         _ = self.dataset  # built once here, so that the processes find it cached
-        train_target(TargetJob(self.work_dir, deepcopy(self.recipe), self.processes))
+        processes = min(self.processes, self.recipe["target"]["batch"])  # each needs a row of the batch
+        train_target(TargetJob(self.work_dir, deepcopy(self.recipe), processes))
 
     def decoder(self) -> None:
         model = assemble_model(self.work_dir, self.recipe)

@@ -83,7 +83,8 @@ def _worker(rank: int, job: TargetJob, rendezvous: Path) -> None:
     keep_freed_memory()
     if job.processes > 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=job.processes)
+        store = dist.FileStore(str(rendezvous), job.processes)  # not a file:// address, which a relative path breaks
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=job.processes)
     try:
         TargetTrainer(rank, job).run()
     finally:
@@ -160,8 +161,9 @@ class TargetTrainer:
         starts = range(0, count, size)[self.rank :: self.job.processes]
         total = torch.zeros(())
         for start in starts:
-            batch = self.batches.make(VALIDATION_STEP, range(start, start + size), held_out=True)
-            total += negative_log_likelihood(self.model, batch) * size / count
+            rows = range(start, min(start + size, count))
+            batch = self.batches.make(VALIDATION_STEP, rows, held_out=True)
+            total += negative_log_likelihood(self.model, batch) * (len(rows) / count)
         sum_over_processes([total])
         return total.item()
 
