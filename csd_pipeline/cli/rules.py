@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import textwrap
 
 import click
 
@@ -23,8 +24,10 @@ def rules(as_json: bool) -> None:
             click.echo(f"  {name:<10}{part['summary']}")
             click.echo(f"  {'':<10}{part['class']}, {part['source']}; exact: {part['exact']}")
             if part["departures"]:
-                text = "departs: " + part["departures"]
-                click.echo(click.wrap_text(text, 116, " " * 12, " " * 12))
+                text, indent = "departs: " + part["departures"], " " * 12
+                click.echo(
+                    textwrap.fill(text, 116, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+                )
             for knob, facts in part["knobs"].items():
                 text = f"{knob} = {facts['default']}".ljust(24) + facts["meaning"]
                 click.echo(click.wrap_text(text, 116, " " * 14, " " * 38))

@@ -72,3 +72,11 @@ def test_rules_explain_knobs_and_say_what_is_exact(csd):
     assert table["relaxations"]["exact"]["exact"] == "yes"
     assert table["relaxations"]["entropy"]["exact"].startswith("no")
     assert ">= 0" in table["relaxations"]["entropy"]["knobs"]["lam"]["meaning"]
+    assert table["relaxations"]["block"]["exact"] == "yes"
+
+
+def test_rules_say_where_they_depart_from_their_source(csd):
+    shown = " ".join(csd("rules").stdout.split())
+    for name, part in json.loads(csd("rules", "--json").stdout)["relaxations"].items():
+        assert part["departures"] == RELAXATIONS[name].departures
+        assert f"departs: {part['departures']}" in shown
