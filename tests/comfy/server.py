@@ -156,12 +156,15 @@ class ComfyServer:
 
     # ---- running ----
 
-    def wait_for_history(self, before: set[str], pump=lambda: time.sleep(0.2)) -> dict:
-        """The history entry of the next prompt that ends; ``pump`` is what is done while waiting."""
+    def wait_for_history(self, before, prompt_id: str | None = None, pump=lambda: time.sleep(0.1)) -> dict:
+        """The history entry of a prompt, or of the next one that is not among ``before``, once it has ended.
+
+        ``pump`` is what is done while waiting.
+        """
         limit = time.monotonic() + RUN_LIMIT
         while time.monotonic() < limit:
             history = self.get("/history")
-            new = [prompt for prompt in history if prompt not in before]
+            new = [prompt for prompt in history if prompt not in before and prompt_id in (None, prompt)]
             if new:
                 return history[new[0]]
             pump()
@@ -180,7 +183,7 @@ class ComfyServer:
             self._follow(channel, run, on_event)
         finally:
             channel.close()
-        run.outputs = self.get(f"/history/{run.prompt_id}").get(run.prompt_id, {}).get("outputs", {})
+        run.outputs = self.wait_for_history({}, run.prompt_id)["outputs"]  # written a moment after the last event
         return run
 
     def _follow(self, channel, run: Run, on_event) -> None:

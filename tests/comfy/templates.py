@@ -196,7 +196,8 @@ TEMPLATES = {
     "3-csd-with-maps": Template(MAPS, {"note": note(MAPS)} | start(prompt="panda on grass") | maps()),
     "4-drift-budget": Template(SWEEP, {"note": note(SWEEP)} | start(prompt="rocket at starry night") | sweep()),
     "5-rules-side-by-side": Template(
-        RULES, {"note": note(RULES)} | start(prompt="lion at sunset") | rules(("exact", "entropy"))
+        RULES,
+        {"note": note(RULES)} | start(prompt="lion at sunset") | rules(("exact", "entropy", "annealed", "neighbour")),
     ),
     "6-janus-pro-7b": Template(
         JANUS,

@@ -105,7 +105,7 @@ def test_the_help_page_of_the_sampler_shows(editor, request):
         " window.app.canvas.selectNode(n); }"
     )
     editor.page.locator('[data-testid="info-button"]:visible').first.click()
-    page = (REPOSITORY / "comfy_nodes" / "web" / "docs" / "CSDSampler" / "en.md").read_text()
+    page = (REPOSITORY / "comfy_nodes" / "web" / "docs" / "CSDSampler.md").read_text()
     sentence = next(line for line in page.splitlines() if line and line[0].isalpha())[:40]
     editor.page.get_by_text(sentence).first.wait_for()
     editor.screenshot(f"help-{request.node.callspec.id}")

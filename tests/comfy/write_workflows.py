@@ -16,7 +16,7 @@ from pathlib import Path
 import tomllib
 from editor import Editor, launch
 from models import lay_out_models
-from PIL import Image
+from PIL import Image, ImageOps
 from playwright.sync_api import sync_playwright
 from server import REPOSITORY, start
 from templates import TEMPLATES, Template
@@ -94,10 +94,18 @@ def thumbnail(pictures: list[bytes], path: Path) -> None:
     sheet = Image.new("RGB", (columns * side, -(-len(images) // columns) * side), "white")
     for index, image in enumerate(images):
         place = (index % columns * side, index // columns * side)
-        sheet.paste(image.resize((side, side), Image.Resampling.LANCZOS), place)
+        sheet.paste(ImageOps.pad(image, (side, side), Image.Resampling.LANCZOS, color="white"), place)
     scale = THUMBNAIL / max(sheet.size)
     size = (round(sheet.width * scale), round(sheet.height * scale))
     sheet.resize(size, Image.Resampling.LANCZOS).save(path, quality=88)
+
+
+EXTENT = """() => {
+    const boxes = window.app.graph.nodes.map((n) => n.getBounding()), ds = window.app.canvas.ds;
+    const left = Math.min(...boxes.map((b) => b[0])), right = Math.max(...boxes.map((b) => b[0] + b[2]));
+    const top = Math.min(...boxes.map((b) => b[1])), bottom = Math.max(...boxes.map((b) => b[1] + b[3]));
+    return [left + ds.offset[0], top + ds.offset[1], right + ds.offset[0], bottom + ds.offset[1]].map((v) => v * ds.scale);
+}"""
 
 
 def graph_picture(editor: Editor, path: Path) -> None:
@@ -106,7 +114,9 @@ def graph_picture(editor: Editor, path: Path) -> None:
     editor.page.wait_for_timeout(1500)
     picture = editor.page.locator("#graph-canvas").screenshot()
     image = Image.open(io.BytesIO(picture)).convert("RGB")
-    image.thumbnail((THUMBNAIL, THUMBNAIL))
+    left, top, right, bottom = editor.script(EXTENT)
+    image = image.crop((max(left - 8, 0), max(top - 8, 0), min(right + 8, image.width), min(bottom + 8, image.height)))
+    image.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
     image.save(path, quality=88)
 
 
