@@ -14,6 +14,7 @@ _KINDS = dict(zip(PARTS, (Drafter, Relaxation, AlignmentFilter), strict=True))
 
 for _class in SAVED_CLASSES:
     _class.__module__ = "csd_pipeline"  # folders say ["csd_pipeline", "JacobiDrafter"], whatever file it lives in
+    globals()[_class.__name__] = _class  # where diffusers' loader looks it up
 
 
 def complete_parts(drafter, relaxation, alignment_filter) -> dict:

@@ -140,8 +140,8 @@ def test_control_tokens_in_a_prompt_are_no_control_tokens(shared, token):
     assert torch.equal(plain, quoted)
 
 
-def test_texts_are_padded_on_the_left():
-    ids, mask = _pad(tiny_tokenizer(), ["a", "a red cube"])
+def test_prompts_are_padded_on_the_left():
+    ids, mask = _pad(tiny_tokenizer(), [[1, 9], [1, 9, 4, 5]])
     assert ids[0].tolist() == [0, 0, 1, 9] and mask[0].tolist() == [0, 0, 1, 1]
 
 
