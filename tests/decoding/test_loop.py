@@ -564,6 +564,8 @@ def test_returning_false_interrupts_and_anything_else_does_not():
         assert (stopped.tokens[i, trace.tokens :] == 0).all()
     silent = run_toy(LONG, JacobiDrafter(3), range(5), on_pass=lambda progress: None)
     assert silent.complete and torch.equal(silent.tokens, full.tokens)
+    at_the_end = run_toy(LONG, JacobiDrafter(3), range(5), on_pass=lambda progress: min(progress.counts) < 9)
+    assert at_the_end.complete and torch.equal(at_the_end.tokens, full.tokens)
 
 
 def test_progress_shows_counts_and_tokens_of_all_images():

@@ -102,6 +102,22 @@ def test_purposes_draws_positions_and_seeds_share_no_number():
     assert correlations.abs().max() < 0.3
 
 
+def test_uniforms_share_no_number_with_the_gumbel_noise():
+    position = grid(1, 400)
+    raced = 1 - torch.exp(-torch.exp(-noise(7).gumbel(position, 4).double()))  # the uniforms it was made of
+    for draw in (0, 1):
+        for purpose in UNIFORM_PURPOSES:
+            values = noise(7).uniform(position, purpose, torch.tensor([draw]))[..., None]
+            assert ((raced - values).abs() < 1e-5).sum() < 5  # 400 x 4 pairs, 0.03 expected by chance
+
+
+@pytest.mark.parametrize("word", [0, 2**32 - 1])
+def test_gumbel_noise_of_extreme_words_is_a_number(word, monkeypatch):
+    """One in four thousand million: it must neither win every race nor lose one against impossible tokens."""
+    monkeypatch.setattr(noise_module, "philox4x32", lambda counter, key: (torch.full((1, 1, 2), word),) * 4)
+    assert torch.isfinite(noise(1).gumbel(grid(1, 1), 8)).all()
+
+
 def test_gumbel_moments():
     values = noise(*range(8)).gumbel(grid(8, 50), 1001).double()
     assert torch.isfinite(values).all()
@@ -143,6 +159,8 @@ def test_other_seeds_are_refused(seed):
 
 def test_repeated_requests_are_answered_alike_and_new_ones_anew():
     one, position, draw = noise(1, 2), grid(2, 3), torch.tensor([0, 1])
+    elsewhere = one.uniform(position + 3, Purpose.VERIFY, draw)
+    assert torch.equal(one.uniform(grid(2, 6), Purpose.VERIFY, draw)[:, 3:], elsewhere)  # same draw, other positions
     first = {purpose: one.uniform(position, purpose, draw) for purpose in UNIFORM_PURPOSES}
     other = one.uniform(position, Purpose.VERIFY, draw + 1)
     assert not torch.equal(other, first[Purpose.VERIFY])

@@ -55,6 +55,11 @@ def test_top_p_keeps_the_smallest_set_with_that_mass(top_p, kept):
     assert torch.allclose(law.sort(descending=True).values[:kept], ordered[:kept] / ordered[:kept].sum(), atol=1e-6)
 
 
+def test_top_p_reached_exactly_keeps_no_more():
+    law = Warp(top_p=0.5).laws(torch.zeros(1, 1, 2), 1)[0, 0]
+    assert sorted(law.tolist()) == [0.0, 1.0]
+
+
 def test_top_k_acts_before_top_p_and_both_after_temperature():
     law = law_of(Warp(temperature=2.0, top_k=3, top_p=0.6))
     expected = (LOGITS[0, 0] / 2).softmax(-1)

@@ -39,6 +39,12 @@ def test_kept_rows_are_whole():
     assert torch.equal(state.noise.gumbel(torch.zeros(2, 1, dtype=torch.int64), 4), noise[[2, 0]])
 
 
+def test_upcoming_positions_follow_the_count_asked_for():
+    state = started(Grid(2, 3), 2)
+    assert state.upcoming(2) is state.upcoming(2)
+    assert state.upcoming(3).shape == (2, 3)
+
+
 def test_forced_tokens_by_position():
     state = started(Grid(2, 2, torch.tensor([-1, 4, -1, 4])), 1)
     assert state.forced(torch.tensor([[0, 1, 2, 3, 4, 90]])).tolist() == [[-1, 4, -1, 4, -1, -1]]
