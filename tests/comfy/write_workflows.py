@@ -104,7 +104,8 @@ EXTENT = """() => {
     const boxes = window.app.graph.nodes.map((n) => n.getBounding()), ds = window.app.canvas.ds;
     const left = Math.min(...boxes.map((b) => b[0])), right = Math.max(...boxes.map((b) => b[0] + b[2]));
     const top = Math.min(...boxes.map((b) => b[1])), bottom = Math.max(...boxes.map((b) => b[1] + b[3]));
-    return [left + ds.offset[0], top + ds.offset[1], right + ds.offset[0], bottom + ds.offset[1]].map((v) => v * ds.scale);
+    const [x, y] = ds.offset;
+    return [left + x, top + y, right + x, bottom + y].map((v) => v * ds.scale);
 }"""
 
 
