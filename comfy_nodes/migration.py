@@ -35,6 +35,8 @@ GENERATION = {
         {"new_id": "temperature", "old_id": "temperature"},
         {"new_id": "negative", "set_value": ""},
         {"new_id": "preset", "set_value": "exact"},
+        # servers rewire the loader's output through the old input name, which must still exist by then
+        {"new_id": "model", "set_value": [0, 0]},
     ],
     "output_mapping": [{"new_idx": 0, "old_idx": 0}],
 }
