@@ -30,7 +30,7 @@ RULES = {
 
 def test_the_enumeration_of_the_plain_rule_is_the_target_law():
     law, target = jacobi_law(MODEL, 4, lambda p, q, *_: plain(p, q)), MODEL.enumerate_law(Warp())
-    assert max(abs(law[sequence] - target[sequence]) for sequence in target) < 1e-9
+    assert max(abs(law[sequence] - target[sequence]) for sequence in target) < 1e-6  # its softmax is float32
 
 
 @pytest.mark.parametrize(("name", "base"), [*zip(RULES, (*SEED_BASES, *SEED_BASES), strict=True)])
