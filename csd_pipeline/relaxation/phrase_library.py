@@ -39,7 +39,8 @@ class PhraseLibrary:
         """Phrases within the rows of token grids [M, rows, columns].
 
         A pair of neighbours qualifies when it occurs at least ``min_count`` times and its normalised pointwise mutual
-        information ``ln(p_xy / (p_x p_y)) / -ln p_xy`` is at least ``npmi``; a longer phrase when all its pairs do and
+        information ``ln(p_xy / (p_x p_y)) / -ln p_xy`` is at least ``npmi`` (``p_x``, ``p_y``: shares of the codes
+        among first and second ones); a longer phrase when all its pairs do and
         it occurs ``min_count`` times itself.
 
         Args:
@@ -66,7 +67,7 @@ class PhraseLibrary:
             found = codes_of(keys, length, codes)
             good = count >= min_count
             if pairs is None:
-                good &= _npmi(found, count, grids, codes) >= npmi
+                good &= _npmi(found, count) >= npmi
                 pairs = keys[good]
             else:
                 good &= contains(pairs, keys_of(found, 2, codes)).all(-1)
@@ -124,9 +125,8 @@ def contains(known: Tensor, keys: Tensor) -> Tensor:
     return known[torch.searchsorted(known, keys).clamp(max=len(known) - 1)] == keys
 
 
-def _npmi(pairs: Tensor, count: Tensor, grids: Tensor, codes: int) -> Tensor:
-    """[K] normalised pointwise mutual information of the pairs [K, 2], between -1 and 1."""
-    single = torch.bincount(grids.flatten(), minlength=codes).double()
-    single, together = single / single.sum(), count.double() / count.sum()
-    information = (together / (single[pairs[:, 0]] * single[pairs[:, 1]])).log()
-    return torch.where(together < 1, information / -together.log(), 1.0)
+def _npmi(pairs: Tensor, count: Tensor) -> Tensor:
+    """[K] normalised pointwise mutual information of all pairs [K, 2] that occur ``count`` [K] times, in [-1, 1]."""
+    together = count.double() / count.sum()
+    first, second = (torch.bincount(codes, together)[codes] for codes in pairs.unbind(-1))
+    return torch.where(together < 1, (together / (first * second)).log() / -together.log(), 1.0)

@@ -103,7 +103,7 @@ def test_phrases_end_with_their_row():
     rule = rule_with((1, 2), (1, 2, 3), columns=3)
     window = window_with((1, 2, 3, 1, 2), [0.5] * 5, [0.5] * 5)
     assert window.positions[0, 0] == 1
-    assert rule.group_starts(window, ~window.valid)[0].tolist() == [True, False, True, True, True]
+    assert rule.group_starts(window, ~window.valid)[0].tolist() == [True, False, True, True, False]
     window.start = window.start - 1
     del window.positions
     assert rule.group_starts(window, ~window.valid)[0].tolist() == [True, False, False, True, False]
@@ -131,16 +131,15 @@ def test_without_known_phrases_it_is_plain_decoding_bit_for_bit():
 
 
 def test_pairs_are_chosen_by_count_and_mutual_information():
-    """Rows 0 1 2 0 1 2: 01 and 12 come four times a picture, 20 twice; 3 and 4 meet by chance."""
+    """Of 45 pairs 12 are 01 and 12 are 12; 18 start with 0, 15 with 1, 18 end with 1 and 18 with 2."""
     codes = Codes()
-    grids = torch.tensor([[[0, 1, 2, 0, 1, 2], [0, 1, 2, 0, 1, 2], [3, 4, 3, 3, 4, 4]]] * 3)
+    grids = torch.tensor([[[0, 1, 2, 0, 1, 2], [0, 1, 2, 0, 1, 2], [0, 0, 2, 2, 1, 1]]] * 3)
     library = PhraseLibrary.collect(grids, codes.codebook, min_count=7, npmi=0.3)
     assert library.phrases[2].tolist() == [[0, 1], [1, 2]] and library.counts[2].tolist() == [12, 12]
     assert library.phrases[3].tolist() == [[0, 1, 2]] and library.counts[3].tolist() == [12]
-    pairs = 3 * 15
-    expected = math.log((12 / pairs) / (12 / 54) ** 2) / -math.log(12 / pairs)
-    for npmi, found in ((expected - 1e-6, 2), (expected + 1e-6, 0)):
-        assert len(PhraseLibrary.collect(grids, codes.codebook, min_count=7, npmi=npmi).phrases[2]) == found
+    weakest = math.log((12 / 45) / (18 / 45) ** 2) / -math.log(12 / 45)
+    for npmi, found in ((weakest - 1e-6, [[0, 1], [1, 2]]), (weakest + 1e-6, [[1, 2]])):
+        assert PhraseLibrary.collect(grids, codes.codebook, min_count=7, npmi=npmi).phrases[2].tolist() == found
 
 
 def test_the_order_of_the_pictures_does_not_matter():
