@@ -23,11 +23,16 @@ def _overrides(context: click.Context, parameter: click.Parameter, values: tuple
     return numbers
 
 
-@click.command()
+@click.command(context_settings={"show_default": True})
 @click.option("--work-dir", type=click.Path(path_type=Path), required=True, help="Packages, checkpoints, logs.")
-@click.option("--out-dir", type=click.Path(path_type=Path), default=MODELS / "embedded", help="The model folder.")
+@click.option(
+    "--out-dir",
+    type=click.Path(path_type=Path),
+    default=MODELS / "embedded",
+    help="The model folder; by default the one inside the package, which `csd generate` draws with, is replaced.",
+)
 @click.option("--judge-dir", type=click.Path(path_type=Path), default=MODELS / "prompt_accuracy",
-              help="The classifier that measures prompt accuracy.")  # fmt: skip
+              help="The classifier that measures prompt accuracy; by default the package's own.")  # fmt: skip
 @click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only these stages.")
 @click.option("--init", type=click.Path(path_type=Path, exists=True), help="Continue from this model folder.")
 @click.option("--processes", type=click.IntRange(min=1), default=os.cpu_count() or 1, help="Processes of the target.")
