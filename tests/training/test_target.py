@@ -1,6 +1,7 @@
 """The training of the target: same result for any split of the work and after a resume."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from csd_pipeline.training.embedded.batches import BatchMaker
 from csd_pipeline.training.embedded.run import load_recipe, train_embedded
 from csd_pipeline.training.embedded.sampling import sample_tokens
 from csd_pipeline.training.embedded.train_target import (
+    VALIDATION_STEP,
     TargetJob,
     TargetTrainer,
     image_logits,
@@ -50,6 +52,39 @@ def test_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(job):
 
 def shortened(recipe, steps):
     return {**recipe, "target": {**recipe["target"], "steps": steps, "decay_steps": 0}}
+
+
+def test_two_processes_end_with_the_weights_of_one(job, model, monkeypatch):
+    """Real processes, with an odd batch: their shares are of unequal size and must be weighted. A relative folder."""
+    monkeypatch.chdir(job.work_dir.parent)
+    folder = Path(job.work_dir.name)
+    recipe = {**job.recipe, "target": {**job.recipe["target"], "steps": 2, "batch": 3, "warmup_steps": 1}}
+    weights, losses = [], []
+    for processes in (1, 2):
+        train_target(TargetJob(folder, recipe, processes))
+        weights.append(torch.load(job.checkpoint)["parameters"])
+        losses.append(json.loads((job.folder / "log.jsonl").read_text().splitlines()[-1])["held_out_nll"])
+        job.checkpoint.unlink()
+    for name, start in target_parameters(model).items():
+        moved = (weights[0][name] - start).norm()
+        # sums of gradients round differently; AdamW turns a rounding error of a tiny gradient into a visible one
+        assert moved > 0 and (weights[1][name] - weights[0][name]).norm() < 0.01 * moved, name
+    assert losses[1] == pytest.approx(losses[0], abs=1e-3)
+    assert not list(job.folder.glob("rendezvous*"))
+
+
+@pytest.mark.parametrize("pictures", [5, 20])
+def test_held_out_loss_is_the_mean_over_any_number_of_pictures(job, pictures):
+    job.recipe["target"]["validation_pictures"] = pictures
+    trainer = TargetTrainer(0, job)
+    with torch.no_grad():
+        singles = [
+            negative_log_likelihood(
+                trainer.model, trainer.batches.make(VALIDATION_STEP, range(i, i + 1), held_out=True)
+            )
+            for i in range(pictures)
+        ]
+    assert trainer.validate() == pytest.approx(torch.stack(singles).mean().item(), abs=1e-4)
 
 
 def test_gradients_of_the_parts_add_up_to_the_gradient_of_the_batch(model, dataset, codes, tokenizer):
