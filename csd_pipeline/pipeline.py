@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from . import prompts as prompt_texts
 from .checkpoint import check_loaded
 from .checks import require_choice, require_integer
-from .components import AlignmentFilter, Drafter, Relaxation, ToyTarget, complete_parts
+from .components import AlignmentFilter, Drafter, ModelMixin, Relaxation, complete_parts
 from .decoding import decode
 from .loading import PipelineLoading
 from .names import PARTS
@@ -50,7 +50,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
 
     def __init__(
         self,
-        target: PreTrainedModel | ToyTarget,
+        target: PreTrainedModel | ModelMixin,
         tokenizer: PreTrainedTokenizerBase,
         drafter: Drafter,
         relaxation: Relaxation,
@@ -154,11 +154,14 @@ class CSDAutoregressivePipeline(PipelineLoading):
         output_type,
         callback_on_step_end=None,
         callback_on_step_end_tensor_inputs=("latents",),
+        batch_size=None,
     ) -> None:
         """Refuse bad arguments before the model runs. Raises ValueError naming the argument and what is allowed."""
         if self.target is None:
             raise ValueError("this pipeline has no target model, it can only encode prompts; load one to draw")
         require_integer("num_images_per_prompt", num_images_per_prompt, 1)
+        if batch_size is not None:
+            require_integer("batch_size", batch_size, 1)
         require_choice("output_type", output_type, OUTPUT_TYPES)
         adapter_for(self.target, self._size(height, width))
         if callback_on_step_end is not None and not callable(callback_on_step_end):
@@ -190,6 +193,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
         callback_on_step_end: Callable | None = None,
         callback_on_step_end_tensor_inputs: list[str] = ("latents",),
         record_maps: bool = False,
+        batch_size: int | None = None,
     ):
         """Draw images.
 
@@ -216,6 +220,9 @@ class CSDAutoregressivePipeline(PipelineLoading):
             callback_on_step_end_tensor_inputs: of ``["latents", "counts", "drift"]``: token ids [B, N] int64, tokens
                 every image has [B] int64 on the CPU, total variation every image has spent so far [B] float32.
             record_maps: also record entropy, acceptance and pass maps in the traces.
+            batch_size: images drawn at once, at most; None draws all at once. Bounds the memory, changes no picture.
+                Callbacks then see one batch after the other (``step`` counts on), and after an interruption the output
+                holds the images of the batches that were begun.
 
         Returns:
             :class:`CSDPipelineOutput`.
@@ -225,9 +232,8 @@ class CSDAutoregressivePipeline(PipelineLoading):
         """
         if isinstance(callback_on_step_end, (PipelineCallback, MultiPipelineCallbacks)):
             callback_on_step_end_tensor_inputs = callback_on_step_end.tensor_inputs
-        self.check_inputs(
-            num_images_per_prompt, height, width, output_type, callback_on_step_end, callback_on_step_end_tensor_inputs
-        )
+        callback = (callback_on_step_end, callback_on_step_end_tensor_inputs)
+        self.check_inputs(num_images_per_prompt, height, width, output_type, *callback, batch_size)
         adapter, device = adapter_for(self.target, self._size(height, width)), self._execution_device
         own = {name: getattr(self, name) for name in PARTS}
         parts = complete_parts(**(own if preset is None else build_parts(read_preset(preset))))
@@ -239,28 +245,44 @@ class CSDAutoregressivePipeline(PipelineLoading):
             raise ValueError("guidance needs negative_prompt_ids or a tokenizer; give them, or guidance_scale=1")
         seeds = image_seeds(len(ids[0]), seed, generator)
         texts = [prompt_texts.per_image(text, len(seeds)) for text in (prompt, negative_prompt)]
-        recipes = make_recipes(self, *texts, seeds, warp, parts)
+        recipes = make_recipes(self, *texts, seeds, warp, parts, adapter.image_size)
 
-        self._interrupt, self._num_timesteps, self._guidance_scale = False, 0, warp.guidance_scale
+        self._interrupt, self._num_timesteps = False, 0
+        rows = ids if warp.guided else ids[:2]
         try:
             self._onload()
-            window = min(parts["drafter"].window, adapter.grid.tokens)
-            session = adapter.open(PromptBatch(*(ids if warp.guided else ids[:2])), window)
             with self.progress_bar(total=len(seeds) * adapter.grid.tokens) as bar:
-                monitor = StepMonitor(
-                    self, bar, warp, callback_on_step_end, callback_on_step_end_tensor_inputs, adapter.vocabulary
+                monitor = StepMonitor(self, bar, warp, *callback, adapter.vocabulary)
+                results = self._decode_batches(
+                    adapter, rows, seeds, batch_size, monitor, warp=warp, maps=record_maps, device=device, **parts
                 )
-                result = decode(
-                    session, adapter, seeds=seeds, warp=warp, maps=record_maps, on_pass=monitor, device=device, **parts
-                )
-            images = tokens = result.tokens if monitor.latents is None else monitor.latents
+            images = tokens = torch.cat([result.tokens for result in results])
             if output_type != "latent":
                 images = self.image_processor.postprocess(decode_pixels(adapter, tokens), output_type=output_type)
         finally:
             self.maybe_free_model_hooks()  # also when a callback raised: the memory goes back either way
         if not return_dict:
             return (images,)
-        return CSDPipelineOutput(images=images, traces=result.traces, recipes=recipes, complete=result.complete)
+        traces = [trace for result in results for trace in result.traces]
+        complete = len(traces) == len(seeds) and all(result.complete for result in results)
+        return CSDPipelineOutput(images, traces, recipes[: len(traces)], complete)
+
+    def _decode_batches(self, adapter, rows, seeds, batch_size, monitor, *, warp, drafter, **options) -> list:
+        """Decode ``batch_size`` images at a time; the results of the batches that were begun."""
+        scale, results, batch_size = warp.guidance_scale, [], batch_size or len(seeds)
+        window = min(drafter.window, adapter.grid.tokens)
+        for start in range(0, len(seeds), batch_size):
+            part = slice(start, start + batch_size)
+            self._guidance_scale = warp.guidance_scale = scale  # a callback may have changed it for the batch before
+            monitor.begin_batch()
+            session = adapter.open(PromptBatch(*(row[part] for row in rows)), window)
+            options |= {"seeds": seeds[part], "warp": warp, "drafter": drafter, "on_pass": monitor}
+            results.append(decode(session, adapter, **options))
+            if monitor.latents is not None:
+                results[-1].tokens = monitor.latents
+            if self._interrupt:
+                break
+        return results
 
     def _onload(self) -> None:
         """Offloading hooks sit on the target's own forward, which the loop never calls: fire it by hand."""

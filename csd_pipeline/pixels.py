@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_IMAGES_PER_SLICE = 8  # bounds the decoder's memory; its result does not depend on it
+_PIXELS_PER_SLICE = 2**20  # bounds the decoder's memory; its result does not depend on it
 
 
 class NonFinitePixels(RuntimeError):
@@ -20,7 +20,9 @@ def decode_pixels(adapter, tokens: Tensor) -> Tensor:
     Raises:
         NonFinitePixels: not finite in float32 either.
     """
-    return torch.cat([_decode_slice(adapter, part) for part in tokens.split(_IMAGES_PER_SLICE)])
+    height, width = adapter.image_size
+    images = max(1, _PIXELS_PER_SLICE // (height * width))
+    return torch.cat([_decode_slice(adapter, part) for part in tokens.split(images)])
 
 
 def _decode_slice(adapter, tokens: Tensor) -> Tensor:

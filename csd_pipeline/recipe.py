@@ -23,6 +23,8 @@ _OPTIONAL = {  # null or left out: what a call without it does
     "temperature": (_NUMBER, "a number"),
     "top_k": (int, "an integer"),
     "top_p": (_NUMBER, "a number"),
+    "width": (int, "a number of pixels"),
+    "height": (int, "a number of pixels"),
     "alignment_filter": (dict, "an object with a _class_name"),
     "versions": (dict, "an object"),
     "tokens_sha256": (str, "a text"),
@@ -90,13 +92,20 @@ def _rebuild(kind: str, registry: dict, recipe: dict):
 
 
 def make_recipes(
-    pipeline, prompts: list[str] | None, negative: list[str] | None, seeds: list[int], warp, parts: dict
+    pipeline,
+    prompts: list[str] | None,
+    negative: list[str] | None,
+    seeds: list[int],
+    warp,
+    parts: dict,
+    size: tuple[int, int],
 ) -> list[dict]:
     """One recipe per image.
 
     Args:
         prompts, negative: one text per image, or None when ids were given.
         parts: the drafter, relaxation and alignment filter of the call.
+        size: (height, width) in pixels.
     """
     shared = {
         "model": _model_name(pipeline.target),
@@ -105,6 +114,8 @@ def make_recipes(
         "temperature": warp.temperature,
         "top_k": warp.top_k,
         "top_p": warp.top_p,
+        "width": size[1],
+        "height": size[0],
         **{name: describe(part) for name, part in parts.items()},
         "versions": _versions(),
     }

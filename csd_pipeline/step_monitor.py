@@ -25,14 +25,20 @@ class StepMonitor:
         self.callback, self.tensor_inputs = callback, tensor_inputs or ()
         self.guided = warp.guided
         self.latents: Tensor | None = None  # token ids the callback of the last pass returned, if not the ones it got
+        self.passes_before = self.tokens_before = 0  # of the batches before this one
+
+    def begin_batch(self) -> None:
+        """The next passes are of another batch of the same call: passes and tokens count on."""
+        self.latents = None
+        self.passes_before, self.tokens_before = self.pipeline._num_timesteps, self.bar.n
 
     def __call__(self, progress: Progress) -> bool:
         pipeline = self.pipeline
         self.bar.set_postfix(
             {"tokens/step": f"{max(progress.counts) / max(progress.passes - 1, 1):.2f}"}, refresh=False
         )
-        self.bar.update(sum(progress.counts) - self.bar.n)
-        pipeline._num_timesteps = progress.passes
+        self.bar.update(self.tokens_before + sum(progress.counts) - self.bar.n)
+        pipeline._num_timesteps = self.passes_before + progress.passes
         if self.callback is not None:
             self._call_back(progress)
         if not self.guided and pipeline._guidance_scale != 1:
@@ -47,7 +53,8 @@ class StepMonitor:
             "drift": lambda: progress.drift,
         }
         tensors = {name: available[name]() for name in self.tensor_inputs}
-        returned = self.callback(self.pipeline, progress.passes - 1, min(progress.counts), tensors) or {}
+        step = self.pipeline._num_timesteps - 1
+        returned = self.callback(self.pipeline, step, min(progress.counts), tensors) or {}
         latents = returned.get("latents", progress.tokens)
         self.latents = None if latents is progress.tokens else self._checked(latents, progress.tokens)
 

@@ -50,7 +50,11 @@ class Destination:
 
     def write_picture(self, content: bytes, prompt: str, seed: int) -> Path:
         """Write a PNG under its own name, or that name with -1, -2, ...; returns the path used."""
-        return self.write(content, self.name or f"{slug(prompt)}-{seed}.png")
+        return self.write(content, self.picture_name(prompt, seed))
+
+    def picture_name(self, prompt: str, seed: int) -> str:
+        """The name a picture gets where it is free."""
+        return self.name or f"{slug(prompt)}-{seed}.png"
 
     def write(self, content: bytes, name: str) -> Path:
         names = (path for path in numbered(self.folder / name) if path not in self._written)

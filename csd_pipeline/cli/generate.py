@@ -12,14 +12,14 @@ from csd_pipeline.names import EMBEDDED, SEEDS
 from csd_pipeline.presets import preset_names
 
 from .collector import collector_paused
-from .errors import note, status
+from .errors import INTERRUPTED, note, status
 from .files import Destination
-from .jobs import Job, Sampling, job_from_picture, plan_images, read_prompts
+from .jobs import Job, Sampling, job_from_picture, parse_size, plan_images, read_prompts
 from .parts import PartOptions, part_options
 
 # what --from takes from the picture and therefore may not be given beside it
 _IN_RECIPE = ("prompts", "prompt_file", "count", "seed", "negative_prompt", "guidance_scale", "temperature", "top_k",
-              "top_p", *PartOptions.__dataclass_fields__)  # fmt: skip
+              "top_p", "size", *PartOptions.__dataclass_fields__)  # fmt: skip
 
 
 @click.command()
@@ -33,6 +33,7 @@ _IN_RECIPE = ("prompts", "prompt_file", "count", "seed", "negative_prompt", "gui
     type=click.IntRange(0, SEEDS - 1),
     help="Picture i of the whole job uses seed + i. Default: random, and printed.",
 )
+@click.option("--size", metavar="WxH", help="Pixels, like 768x512. Default: the model's; `csd info` lists its sizes.")
 @click.option("--negative-prompt", metavar="TEXT", help="What the guidance moves away from.")
 @part_options
 @click.option("--guidance-scale", type=float, metavar="X", help="1 is off, and half the work. Default: the model's.")
@@ -47,9 +48,10 @@ _IN_RECIPE = ("prompts", "prompt_file", "count", "seed", "negative_prompt", "gui
     type=click.IntRange(1),
     default=4,
     show_default=True,
-    help="Pictures drawn at once; does not change them.",
+    help="Pictures drawn at once, which is what bounds the memory; does not change them.",
 )
 @click.option("-o", "--output", metavar="PATH", help="A .png file or a folder. Default: ./PROMPT-SEED.png")
+@click.option("--resume", is_flag=True, help="Leave out pictures that an earlier run with this --seed has saved.")
 @click.option("--overwrite", is_flag=True, help="Replace files; otherwise -1, -2, ... is added to the name.")
 @click.option("--scale", type=click.IntRange(1, 32), default=1, show_default=True, help="Enlarge the saved picture.")
 @click.option("--maps", is_flag=True, help="Beside each picture, its entropy, acceptance, pass and drift maps.")
@@ -63,6 +65,7 @@ def generate(ctx: click.Context, parts: PartOptions, **given) -> None:  # fmt: s
     csd generate "a red apple on white" --preset fast --maps
     csd generate --prompts list.txt --seed 7 -o pictures/ --json traces.json
     csd generate --from pictures/a-red-apple-on-white-7.png
+    accelerate launch -m csd_pipeline.cli generate --prompts list.txt --seed 7 -o pictures/ --resume
     csd generate "a fox" --window 16 --redraw coupled --relaxation entropy --relax lam=0.5 --filter tv:delta=0.65
     """
     if given["picture"]:
@@ -76,9 +79,8 @@ def generate(ctx: click.Context, parts: PartOptions, **given) -> None:  # fmt: s
         from .run import run_job
 
     machine = {name: given[name] for name in ("device", "dtype", "threads")}
-    saved = run_job(job, machine, **{name: given[name] for name in ("batch", "scale", "maps", "verbose")})
-    if saved < len(job.images):
-        ctx.exit(130)
+    if not run_job(job, machine, **{name: given[name] for name in ("batch", "scale", "maps", "verbose")}):
+        ctx.exit(INTERRUPTED)
 
 
 def _job_from_options(parts: PartOptions, given: dict) -> Job:
@@ -96,8 +98,12 @@ def _job_from_options(parts: PartOptions, given: dict) -> Job:
     seed = secrets.randbits(32) if given["seed"] is None else given["seed"]
     names = ("negative_prompt", "guidance_scale", "temperature", "top_k", "top_p")
     sampling = Sampling(**{name: given[name] for name in names})
-    job = Job(given["model"] or EMBEDDED, plan_images(prompts, given["count"], seed), sampling, parts)
-    job.seed_is_random = given["seed"] is None
+    images = plan_images(prompts, given["count"], seed)
+    job = Job(given["model"] or EMBEDDED, images, sampling, parts, parse_size(given["size"]))
+    job.seed_is_random, job.resume = given["seed"] is None, given["resume"]
+    job.has_manifest = given["prompt_file"] is not None
+    if job.resume and job.seed_is_random:
+        raise ValueError("--resume knows the pictures of the earlier run by their seeds; give the --seed of that run")
     return job
 
 

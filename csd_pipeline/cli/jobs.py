@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,11 @@ from .parts import PartOptions
 
 @dataclass(frozen=True)
 class Image:
-    """One picture to draw."""
+    """One picture to draw, number ``index`` of its job."""
 
     prompt: str
     seed: int
+    index: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,22 @@ class Job:
     """Pictures to draw, by which model and method.
 
     Args:
+        size: (height, width) in pixels, None for the model's usual one.
         recipe: of the picture whose tokens are drawn again, or None.
         seed_is_random: nobody chose the seed, so it has to be told.
+        resume: leave out pictures an earlier run has saved.
+        has_manifest: write a list of the pictures when they are done.
     """
 
     model: str
     images: list[Image]
     sampling: Sampling
     parts: PartOptions
+    size: tuple[int, int] | None = None
     recipe: dict | None = None
     seed_is_random: bool = False
+    resume: bool = False
+    has_manifest: bool = False
     destination: Destination | None = None
     json_file: Path | None = None
 
@@ -58,7 +66,20 @@ class Job:
 def plan_images(prompts: list[str], count: int, seed: int) -> list[Image]:
     """``count`` images of each prompt, in order; image i of the list has seed ``seed + i`` (modulo 2**64)."""
     texts = [prompt for prompt in prompts for _ in range(count)]
-    return [Image(text, (seed + i) % SEEDS) for i, text in enumerate(texts)]
+    return [Image(text, (seed + i) % SEEDS, i) for i, text in enumerate(texts)]
+
+
+def parse_size(text: str | None) -> tuple[int, int] | None:
+    """(height, width) from "WxH". Raises ValueError for anything else; what a model can draw it knows itself."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"([1-9]\d{0,4})[xX×]([1-9]\d{0,4})", text.strip())
+    if match is None:
+        raise ValueError(
+            f"--size {text}: give width x height in pixels, like 768x512; `csd info MODEL` lists the sizes"
+        )
+    width, height = map(int, match.groups())
+    return height, width
 
 
 def read_prompts(name: str) -> list[str]:
@@ -95,7 +116,9 @@ def job_from_picture(picture: str, model: str | None) -> Job:
     names = ("negative_prompt", "guidance_scale", "temperature", "top_k", "top_p")
     sampling = Sampling(**{name: recipe.get(name) for name in names})
     image = Image(recipe["prompt"], recipe["seed"])
-    return Job(model or _locate(recipe["model"], picture), [image], sampling, PartOptions(), recipe)
+    model = model or _locate(recipe["model"], picture)
+    size = (recipe["height"], recipe["width"]) if recipe.get("width") and recipe.get("height") else None
+    return Job(model, [image], sampling, PartOptions(), size, recipe)
 
 
 def _locate(name: str, picture: str) -> str:

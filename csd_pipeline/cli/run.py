@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import click
 import torch
@@ -16,8 +17,10 @@ from csd_pipeline.decoding import Warp
 from csd_pipeline.decoding.verification import is_exact
 from csd_pipeline.names import EMBEDDED, PARTS
 from csd_pipeline.picture_file import picture_bytes
-from csd_pipeline.presets import build_parts, read_preset
-from csd_pipeline.recipe import describe, rebuild_parts
+from csd_pipeline.presets import CALL_KNOBS, build_parts, read_preset
+from csd_pipeline.recipe import describe, make_recipes, rebuild_parts
+from csd_pipeline.sampling_defaults import warp_of
+from csd_pipeline.targets import adapter_for
 
 from .collector import collector_paused
 from .devices import choose_device, choose_dtype, choose_threads
@@ -25,14 +28,17 @@ from .errors import note, quiet_libraries, status
 from .files import write_whole
 from .interruption import StopRequest
 from .jobs import Image, Job
+from .manifest import Entry, write_manifest
 from .parts import choose_parts, knob_text
+from .processes import Processes
+from .resume import saved_picture
 
 
-def run_job(job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verbose: bool) -> int:
-    """Draw and save every image; returns how many were saved (fewer than asked for after Ctrl-C).
+def run_job(job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verbose: bool) -> bool:
+    """Draw and save every image of this process; returns whether all are there (they are not after Ctrl-C).
 
     Ctrl-C stops after the forward that runs, and the pictures of the batch that are finished are saved; a second one
-    stops at once.
+    stops at once. Several processes share the images, and the first one writes traces and manifest of all.
 
     Args:
         machine: the wishes ``device``, ``dtype``, ``threads``.
@@ -40,35 +46,41 @@ def run_job(job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verb
         scale: enlargement of the saved picture.
         maps: also save a sheet of maps per picture.
     """
-    results = Results(job, scale)
+    quiet_libraries()
+    parts, numbers = _method_before_loading(job)
+    device, reason = choose_device(machine["device"])
+    processes = Processes(device)
+    total, images = len(job.images), processes.share(job.images)
+    results = Results(job, scale, processes)
     try:
-        quiet_libraries()
-        parts, numbers = _method_before_loading(job)
         with status(f"loading {job.model}"), collector_paused():
-            pipeline, reasons = _load(job, machine)
-        if verbose:
-            note("\n".join(reasons))
+            pipeline, reasons = _load(job, machine, processes.device)
+        if verbose and processes.main:
+            note("\n".join([f"device: {processes.device} ({reason})", *reasons]))
         if job.recipe is None and job.parts.preset is None:
             parts = choose_parts(job.parts, {name: getattr(pipeline, name) for name in PARTS})
         parts = complete_parts(**parts)
         pipeline.register_modules(**parts)
-        if verbose:
+        if verbose and processes.main:
             for kind, part in parts.items():
                 note(f"{kind.replace('_', ' ')}: {knob_text(describe(part))}")
-        if job.seed_is_random:
-            note(f"seed {job.images[0].seed}")
+        if job.seed_is_random and processes.main:
+            note(f"seed {images[0].seed}")
+        waiting = _not_yet_saved(pipeline, images, job, numbers, results) if job.resume else images
         with StopRequest() as stop:
-            for start in range(0, len(job.images), batch):
-                images = job.images[start : start + batch]
-                _show_progress(pipeline, start, len(images), len(job.images))
-                results.save(images, *_draw(pipeline, images, job, numbers, maps, stop))
+            for start in range(0, len(waiting), batch):
+                drawn = waiting[start : start + batch]
+                _show_progress(pipeline, start, len(drawn), len(waiting), processes.main)
+                results.save(drawn, *_draw(pipeline, drawn, job, numbers, maps, stop))
                 if stop.asked:
                     break
+        results.finish(total)
     except KeyboardInterrupt:
         pass  # what is left undone is said below
-    if results.saved < len(job.images):
-        note(f"\ninterrupted: {results.saved} of {len(job.images)} pictures saved")
-    return results.saved
+    if len(results.pictures) < len(images):
+        note(f"\ninterrupted: {len(results.pictures)} of {len(images)} pictures saved")
+    processes.leave()
+    return len(results.pictures) == len(images)
 
 
 def _method_before_loading(job: Job) -> tuple[dict, dict]:
@@ -83,11 +95,10 @@ def _method_before_loading(job: Job) -> tuple[dict, dict]:
     return parts, numbers
 
 
-def _load(job: Job, machine: dict) -> tuple:
-    """The pipeline, and lines saying where and how it computes, and why."""
+def _load(job: Job, machine: dict, device: str) -> tuple:
+    """The pipeline, and lines saying how it computes, and why."""
     from csd_pipeline import CSDAutoregressivePipeline
 
-    device, device_reason = choose_device(machine["device"])
     wanted, from_recipe = machine["dtype"], job.recipe is not None and machine["dtype"] == "auto"
     if wanted == "auto" and job.model == EMBEDDED:
         wanted = "float32"  # small enough for any device, and exact then means the very same picture
@@ -97,16 +108,34 @@ def _load(job: Job, machine: dict) -> tuple:
     pipeline = CSDAutoregressivePipeline.from_pretrained(job.model, dtype=getattr(torch, dtype)).to(device)
     return pipeline, [
         f"model: {job.model}",
-        f"device: {device} ({device_reason})",
         f"dtype: {dtype} ({'as in the recipe' if from_recipe else dtype_reason})",
         f"threads: {threads} ({threads_reason})",
     ]
 
 
-def _show_progress(pipeline, start: int, count: int, total: int) -> None:
+def _not_yet_saved(pipeline, images: list[Image], job: Job, numbers: dict, results: Results) -> list[Image]:
+    """Those of ``images`` no earlier run has saved; the others count as done."""
+    adapter, negative = adapter_for(pipeline.target, job.size), job.sampling.negative_prompt
+    warp = warp_of(pipeline, adapter, dict.fromkeys(CALL_KNOBS) | numbers, None)
+    parts = {name: getattr(pipeline, name) for name in PARTS}
+    texts = [image.prompt for image in images], None if negative is None else [negative] * len(images)
+    recipes = make_recipes(pipeline, *texts, [image.seed for image in images], warp, parts, adapter.image_size)
+    waiting = []
+    for image, recipe in zip(images, recipes, strict=True):
+        found = saved_picture(job.destination, image, recipe, results.scale)
+        if found is None:
+            waiting.append(image)
+        else:
+            results.count(image, *found, recipe)
+    if len(waiting) < len(images):
+        note(f"{len(images) - len(waiting)} of {len(images)} pictures are there already")
+    return waiting
+
+
+def _show_progress(pipeline, start: int, count: int, total: int, main: bool) -> None:
     name = f"picture {start + 1}" if count == 1 else f"pictures {start + 1}-{start + count}"
     pipeline.set_progress_bar_config(
-        disable=not sys.stderr.isatty(),
+        disable=not (main and sys.stderr.isatty()),
         leave=False,
         dynamic_ncols=True,
         desc=name if total == 1 else f"{name} of {total}",
@@ -129,6 +158,8 @@ def _draw(pipeline, images: list[Image], job: Job, numbers: dict, maps: bool, st
     output = pipeline(
         [image.prompt for image in images],
         negative_prompt=job.sampling.negative_prompt,
+        height=job.size and job.size[0],
+        width=job.size and job.size[1],
         seed=[image.seed for image in images],
         callback_on_step_end=keep_tokens,
         callback_on_step_end_tensor_inputs=["latents"],
@@ -151,8 +182,10 @@ class Results:
 
     job: Job
     scale: int
-    saved: int = 0
-    traces: list[dict] = field(default_factory=list)
+    processes: Processes
+    pictures: list[Entry] = field(default_factory=list)
+    traces: list[tuple[int, dict]] = field(default_factory=list)  # with the number of the picture
+    model: str = ""
     _traces_written: bool = False
 
     def save(self, images: list[Image], output, digests: list[str | None], exact: bool) -> None:
@@ -160,7 +193,25 @@ class Results:
         try:
             self._save_pictures(images, output, digests, exact)
         finally:  # also when one can't be written: those before it are there
-            self._save_traces()
+            if self.processes.alone:
+                self._save_traces(self.traces)
+
+    def count(self, image: Image, path: Path, digest: str, recipe: dict) -> None:
+        """A picture is there."""
+        self.model = recipe["model"]
+        self.pictures.append(Entry(image.index, image.prompt, image.seed, path.name, digest))
+
+    def finish(self, total: int) -> None:
+        """Write what is about all pictures of the job, ``total`` of them, whichever process drew them."""
+        if not self.processes.alone:
+            traces = self.processes.gather(self.traces)
+            if self.processes.main:
+                self._save_traces(sorted(traces, key=lambda entry: entry[0]))
+        if self.job.has_manifest:
+            entries = self.processes.gather(self.pictures)
+            if self.processes.main:
+                overwrite = self.job.destination.overwrite or self.job.resume
+                write_manifest(self.job.destination.folder, self.model, entries, total, overwrite)
 
     def _save_pictures(self, images: list[Image], output, digests: list[str | None], exact: bool) -> None:
         for i, image in enumerate(images):
@@ -174,17 +225,17 @@ class Results:
                 enlarged = picture.resize(size, Resampling.LANCZOS)
             content = picture_bytes(enlarged, recipe)
             path = self.job.destination.write_picture(content, image.prompt, image.seed)
-            self.saved += 1
+            self.count(image, path, digests[i], recipe)
             entry = {"prompt": image.prompt, **trace.to_dict(), "exact": exact, "file": str(path)}
             if trace.maps.get("entropy") is not None:
                 entry["maps"] = str(self._save_sheet(picture, trace, path.stem))
-            self.traces.append(entry)
+            self.traces.append((image.index, entry))
             click.echo(report_line(entry))
             self._compare(digests[i])
 
-    def _save_traces(self) -> None:
-        if self.job.json_file is not None and self.traces:
-            content = json.dumps(self.traces, indent=2).encode() + b"\n"
+    def _save_traces(self, traces: list[tuple[int, dict]]) -> None:
+        if self.job.json_file is not None and traces:
+            content = json.dumps([trace for _, trace in traces], indent=2).encode() + b"\n"
             overwrite = self.job.destination.overwrite or self._traces_written
             self.job.json_file = write_whole(self.job.json_file, content, overwrite)
             self._traces_written = True

@@ -6,6 +6,7 @@ Rolling back is not advancing: the next pass simply writes over the slots of rej
 from __future__ import annotations
 
 import inspect
+import weakref
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ class RowCacheLayer(CacheLayerMixin):
 
     def __init__(self, owner: RowCache):
         super().__init__()
-        self.owner = owner
+        self.owner = weakref.proxy(owner)  # no cycle: the memory goes back with the session, without a collection
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor | None = None) -> None:
         shape = (*key_states.shape[:2], self.owner.capacity)

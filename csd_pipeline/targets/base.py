@@ -129,6 +129,8 @@ class TargetAdapter(ABC):
         default_negative_prompt: guidance is against this text; None: against the rows of :meth:`guidance_rows`.
         prompt_suffix: what the published script appends to every prompt.
         needs_tokenizer: False where a prompt is no text.
+        full_precision: full names of the modules that weights of few bits would spoil: what gives the logits of codes,
+            what embeds codes, what makes pixels of them.
 
     Raises:
         ValueError: a size the model can not draw; those it can are named.
@@ -142,6 +144,7 @@ class TargetAdapter(ABC):
     default_negative_prompt: str | None = None
     prompt_suffix: str = ""
     needs_tokenizer: bool = True
+    full_precision: tuple[str, ...] = ()
 
     def __init__(self, model, size: tuple[int, int] | None = None):
         self.model = model
@@ -239,14 +242,18 @@ class CachedSession(TargetSession):
     def _prefill(self) -> Tensor:
         start = torch.zeros_like(self.padding)
         hidden = self._forward(self.adapter.embed_prompt(self.ids), start, self.prompt_length)
-        return self.adapter.logits(hidden[:, -1:])
+        return self._logits(hidden[:, -1:])
 
     def _step(self, tokens: Tensor, committed: Tensor, longest: int) -> Tensor:
         copies = self.rows // self.images
         embeds = self.adapter.embed_codes(tokens).repeat(copies, 1, 1)
         start = (self.prompt_length + committed - 1).repeat(copies)
         limit = self.prompt_length + longest - 1 + tokens.shape[1]
-        return self.adapter.logits(self._forward(embeds, start, limit))
+        return self._logits(self._forward(embeds, start, limit))
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """On the device of the prompt, also where the model is split over several."""
+        return self.adapter.logits(hidden).to(self.ids.device)
 
     def _forward(self, embeds: Tensor, start: Tensor, limit: int) -> Tensor:
         """Run the decoder on [R, T, D] embeddings written at slots ``start[r] + t``."""

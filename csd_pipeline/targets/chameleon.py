@@ -14,6 +14,7 @@ from torch import Tensor
 from .base import Grid
 from .codes_in_vocabulary import CodesInVocabulary
 from .language_model import LanguageModelAdapter, padded_row
+from .weights import weight_of
 
 # names in the published tokenizer, which gave reserved entries their meaning; and their ids where a config has no map
 BEGIN_IMAGE, END_IMAGE, END_OF_TURN = "<racm3:break>", "<eoss>", "<reserved08706>"
@@ -64,7 +65,7 @@ class ChameleonAdapter(LanguageModelAdapter):
     @property
     def codebook(self) -> Tensor:
         """[K, D] vectors of the image codes."""
-        return self.vq.quantize.embedding.weight
+        return weight_of(self.vq.quantize.embedding)
 
     def decode(self, tokens: Tensor) -> Tensor:
         return self.model.decode_codes(self.grid.picture(tokens))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .weights import weight_of
+
 
 class CodesInVocabulary:
     """Code ``k`` is token ``ids[k]``; the forced marks of a family come after the codes.
@@ -33,8 +35,9 @@ class CodesInVocabulary:
         a 7B head would take 64 MB.
         """
         first = int(self.codes[0])
+        weight, bias = weight_of(head), weight_of(head, "bias")
         if torch.equal(self.codes.cpu(), torch.arange(first, first + len(self.codes))):
             rows = slice(first, first + len(self.codes))
         else:
-            rows = self.codes.to(head.weight.device)
-        return head.weight[rows], None if head.bias is None else head.bias[rows]
+            rows = self.codes.to(weight.device)
+        return weight[rows], None if bias is None else bias[rows]

@@ -15,6 +15,7 @@ from torch import Tensor
 from .base import Grid
 from .codes_in_vocabulary import CodesInVocabulary
 from .language_model import LanguageModelAdapter
+from .weights import weight_of
 
 _BEGIN_IMAGE, _IMAGE, _LINE_END = "<|image start|>", "<|image token|>", "<|extra_200|>"
 _AREA = 720 * 720  # of the published image processor
@@ -61,7 +62,7 @@ class Emu3Adapter(LanguageModelAdapter):
     @property
     def codebook(self) -> Tensor:
         """[K, D] vectors of the image codes."""
-        return self.vq.quantize.embedding.weight
+        return weight_of(self.vq.quantize.embedding)
 
     def decode(self, tokens: Tensor) -> Tensor:
         return self.vq.decode(self.grid.picture(tokens))

@@ -16,6 +16,7 @@ from torch.nn.functional import normalize
 from csd_pipeline.decoding.cache import RowCache, cache_argument
 
 from .base import CachedSession, Grid, PromptBatch, TargetAdapter
+from .weights import weight_of
 
 _logger = logging.getLogger(__name__)
 _USER, _ASSISTANT = "<|User|>", "<|Assistant|>"
@@ -26,6 +27,15 @@ class JanusAdapter(TargetAdapter):
 
     family = "janus"
     default_guidance_scale = 5.0
+    full_precision = (
+        "lm_head",
+        "model.generation_embeddings",
+        "model.generation_aligner",
+        "model.generation_head",
+        "model.vqmodel",
+        "model.vision_model",
+        "model.aligner",
+    )
 
     def __init__(self, model, size: tuple[int, int] | None = None):
         super().__init__(model, size)
@@ -58,7 +68,7 @@ class JanusAdapter(TargetAdapter):
 
     @property
     def codebook(self) -> Tensor:
-        entries = self.model.model.vqmodel.quantize.embedding.weight
+        entries = weight_of(self.model.model.vqmodel.quantize.embedding)
         return torch.nn.functional.normalize(entries.float(), dim=-1)  # as in the quantizer's get_codebook_entry
 
     def open(self, prompt: PromptBatch, window: int) -> CachedSession:

@@ -24,6 +24,8 @@ class LanguageModelAdapter(TargetAdapter):
         vq: the module that holds the pixel decoder.
     """
 
+    full_precision = ("lm_head", "model.vqmodel")
+
     def __init__(self, model, size: tuple[int, int] | None, decoder: nn.Module, vq: nn.Module):
         super().__init__(model, size)
         self.decoder, self.vq = decoder, vq
@@ -44,7 +46,9 @@ class LanguageModelAdapter(TargetAdapter):
         return 2 ** (len(self.model.config.vq_config.channel_multiplier) - 1)
 
     def open(self, prompt: PromptBatch, window: int) -> CachedSession:
-        self.head = self.vocabulary_codes.head_rows(self.model.lm_head)
+        rows = self.vocabulary_codes.head_rows(self.model.lm_head)
+        device = prompt.ids.device  # an offloaded head lies elsewhere
+        self.head = tuple(None if row is None else row.to(device) for row in rows)
         return CachedSession(self, prompt, self.decoder.config.num_hidden_layers, window)
 
     def embed_prompt(self, ids: Tensor) -> Tensor:
@@ -65,7 +69,7 @@ class LanguageModelAdapter(TargetAdapter):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[R, T, K] of the image codes alone: a small part of the vocabulary."""
-        return nn.functional.linear(hidden, *self.head)
+        return nn.functional.linear(hidden.to(self.head[0].device), *self.head)
 
     @property
     def prompt_room(self) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor
 from csd_pipeline.decoding.cache import RowCache
 
 from .base import CachedSession, Grid, PromptBatch, TargetAdapter
+from .weights import weight_of
 
 
 class LlamaGenSession(CachedSession):
@@ -24,7 +25,7 @@ class LlamaGenSession(CachedSession):
         start = torch.zeros_like(self.padding)
         mask = torch.arange(self.prompt_length, device=self.ids.device) >= self.padding[:, None]
         hidden = self._forward(self.adapter.embed_condition(self.ids, mask), start, self.prompt_length)
-        return self.adapter.logits(hidden[:, -1:])
+        return self._logits(hidden[:, -1:])
 
     def _positions(self, slots: Tensor) -> Tensor:
         return slots - self.prompt_length
@@ -37,6 +38,7 @@ class LlamaGenAdapter(TargetAdapter):
     """
 
     family = "llamagen"
+    full_precision = ("output", "cls_embedding", "vq")
 
     def __init__(self, model, size: tuple[int, int] | None = None):
         super().__init__(model, size)
@@ -70,7 +72,7 @@ class LlamaGenAdapter(TargetAdapter):
     @property
     def codebook(self) -> Tensor:
         """[K, D] vectors of the image codes, normalised as the decoder reads them."""
-        return torch.nn.functional.normalize(self.model.vq.quantize.embedding.weight, dim=-1)
+        return torch.nn.functional.normalize(weight_of(self.model.vq.quantize.embedding), dim=-1)
 
     def open(self, prompt: PromptBatch, window: int) -> LlamaGenSession:
         return LlamaGenSession(self, prompt, self.model.config.num_layers, window)
