@@ -13,6 +13,7 @@ from server import PACK, RUN_LIMIT, ComfyServer
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-gpu-rasterization",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
@@ -53,7 +54,7 @@ class Editor:
         self.server, self.artefacts, self.errors = server, artefacts, []
         for name, value in {"Comfy.VueNodes.Enabled": vue, "Comfy.TutorialCompleted": True}.items():
             server.set_setting(name, value)
-        self.page: Page = browser.new_page(viewport={"width": 1600, "height": 1000})
+        self.page: Page = browser.new_page(viewport={"width": 1600, "height": 1000}, reduced_motion="reduce")
         self.page.set_default_timeout(RUN_LIMIT * 1000)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.goto(server.url)
@@ -87,8 +88,9 @@ class Editor:
         self.clear()
         self.script("() => { window.app.extensionManager.command.execute('Comfy.BrowseTemplates'); }")
         dialog = self.page.get_by_role("dialog")
-        dialog.get_by_text(PACK, exact=True).first.click()
-        dialog.locator(f"[data-testid='template-workflow-{name}']").click()
+        # events, not mouse movements: thumbnails that still load move the cards about
+        dialog.get_by_text(PACK, exact=True).first.dispatch_event("click")
+        dialog.locator(f"[data-testid='template-workflow-{name}']").dispatch_event("click")
         self.page.wait_for_function("() => window.app.graph.nodes.length > 0")
         self.page.wait_for_selector("[role=dialog]", state="detached")
 
