@@ -48,7 +48,9 @@ def arm(name: str, column: int, title: str, seed: int, parts: dict[str, str], pr
     """Sampler, decoder and saved picture of one method, and its report."""
     links = {"target": "target.0", "prompt": "prompt.0"} | parts
     nodes = {
-        f"{name}-sampler": Node("CSDSampler", column, {"seed": seed, SEED_CONTROL: "fixed"}, links, title),
+        f"{name}-sampler": Node(
+            "CSDSampler", column, {"seed": seed, SEED_CONTROL: "fixed"}, links, title, size=(340, 0)
+        ),
         f"{name}-decode": Node("CSDDecode", column + 1, links={"tokens": f"{name}-sampler.tokens"}),
         f"{name}-save": Node(
             "CSDSaveImage",
