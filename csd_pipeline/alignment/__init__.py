@@ -6,6 +6,7 @@ from .annealing import AnnealingFilter
 from .base import AlignmentFilter
 from .combined import CombinedFilter
 from .drift_budget import DriftBudget
+from .image_budget import ImageBudget
 from .kl import KLFilter
 from .total_variation import TVFilter
 
@@ -14,6 +15,7 @@ FILTERS: dict[str, type[AlignmentFilter]] = {
     "kl": KLFilter,
     "budget": DriftBudget,
     "anneal": AnnealingFilter,
+    "image-budget": ImageBudget,
 }
 
 
@@ -36,6 +38,7 @@ __all__ = [
     "AnnealingFilter",
     "CombinedFilter",
     "DriftBudget",
+    "ImageBudget",
     "KLFilter",
     "TVFilter",
     "build_filter",

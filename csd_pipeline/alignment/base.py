@@ -14,6 +14,7 @@ class AlignmentFilter(SchedulerMixin, ConfigMixin):
     config_name = "filter_config.json"
     order = 1
     source: str = ""
+    uses_ledger = False  # reads window.spent, the drift an image has spent so far
 
     @property
     def always_closed(self) -> bool:

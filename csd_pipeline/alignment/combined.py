@@ -37,6 +37,10 @@ class CombinedFilter(AlignmentFilter):
         return cls(parts=[{"_class_name": type(p).__name__, **public_config(p)} for p in parts])
 
     @property
+    def uses_ledger(self) -> bool:
+        return any(part.uses_ledger for part in self._parts)
+
+    @property
     def always_closed(self) -> bool:
         return any(part.always_closed for part in self._parts)
 

@@ -98,6 +98,7 @@ def decode(
     finished = torch.zeros(images, grid.tokens, dtype=torch.int64, device=state.tokens.device)
     draft_run = drafter.begin(state)
     relaxed = relaxes(relaxation, alignment_filter)
+    ledger = relaxed and alignment_filter is not None and alignment_filter.uses_ledger
     share_noise = drafter.shares_noise and not relaxed
     active, totals = list(range(images)), [0] * images
     index = torch.arange(images, device=state.tokens.device)
@@ -111,6 +112,8 @@ def decode(
             outcome = verify(window, relaxation, alignment_filter, state.noise, state.passes)
         recorder.record(window, outcome, index, state.passes, relaxed)
         draft_run.observe(state, window, outcome)
+        if ledger:
+            state.charge(window, outcome)
         state.commit(window, outcome)
 
         before, state.counts = state.counts, _read_counts(state, window)
@@ -140,7 +143,7 @@ def _forward(session: TargetSession, state: DecodingState, draft_run, window_siz
     length = min(window_size - 1, state.grid.tokens - min(state.counts) - 1)
     drafts, laws, fresh = draft_run.propose(state, length)
     logits = session.step(torch.cat([state.last_tokens, drafts], 1), state.committed, max(state.counts))
-    window = Window(laws, laws, drafts, fresh, lengths, state.committed)
+    window = Window(laws, laws, drafts, fresh, lengths, state.committed, state.spent, state.grid.tokens)
     window.positions = state.upcoming(length + 1)  # the same tensor: its noise is not made twice
     return logits, window
 

@@ -28,6 +28,7 @@ class DecodingState:
         committed: [B] int64, committed tokens per image.
         passes: passes so far; numbers the random draws (all images of a batch start together).
         counts: ``committed`` as last read by the host.
+        spent: [B] float32, drift spent so far; kept only for filters that read it.
     """
 
     grid: Grid
@@ -37,6 +38,7 @@ class DecodingState:
     committed: Tensor
     passes: int
     counts: list[int]
+    spent: Tensor
     _upcoming: Tensor | None = field(default=None, repr=False)
 
     @classmethod
@@ -44,7 +46,7 @@ class DecodingState:
         images = len(seeds)
         zeros = torch.zeros(images, dtype=torch.int64, device=seeds.device)
         tokens = torch.zeros(images, grid.tokens + 1, dtype=torch.int64, device=seeds.device)
-        return cls(grid, vocabulary, IndexedNoise(seeds, grid.tokens), tokens, zeros, 0, [0] * images)
+        return cls(grid, vocabulary, IndexedNoise(seeds, grid.tokens), tokens, zeros, 0, [0] * images, zeros.float())
 
     @property
     def last_tokens(self) -> Tensor:
@@ -81,8 +83,14 @@ class DecodingState:
         self.passes = self.passes + 1
         self._upcoming = None
 
+    def charge(self, window: Window, outcome: Verification) -> None:
+        """Enter the drift of every draft that was tested into the ledger, the rejected one included."""
+        slot = torch.arange(window.drafts.shape[1], device=self.spent.device)
+        tested = (slot <= outcome.accepted[:, None]) & window.valid
+        self.spent = self.spent + torch.where(tested, outcome.drift, 0.0).sum(-1)
+
     def keep(self, rows: Tensor, counts: list[int]) -> None:
         """Drop every image but ``rows`` (int64 indices); ``counts`` are their committed tokens, known to the host."""
         self.noise = self.noise.keep(rows)
-        self.tokens, self.committed = self.tokens[rows], self.committed[rows]
+        self.tokens, self.committed, self.spent = self.tokens[rows], self.committed[rows], self.spent[rows]
         self.counts, self._upcoming = counts, None

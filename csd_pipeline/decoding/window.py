@@ -20,6 +20,8 @@ class Window:
         fresh: [B, L] bool, True where ``q`` is not yet a target law of that very position (just entered the window).
         lengths: [B] int64, number of real drafts of each image (<= L); the rest is padding.
         start: [B] int64, absolute position of draft 0.
+        spent: [B] float32 drift each image has spent so far; zeros unless a filter asks for it.
+        total: N, tokens of an image.
     """
 
     target_laws: Tensor
@@ -28,6 +30,12 @@ class Window:
     fresh: Tensor
     lengths: Tensor
     start: Tensor
+    spent: Tensor | None = None
+    total: int = 1
+
+    def __post_init__(self):
+        if self.spent is None:
+            self.spent = torch.zeros_like(self.start, dtype=torch.float32)
 
     @cached_property
     def p(self) -> Tensor:
