@@ -18,6 +18,7 @@ _PUBLIC = {
     "AnnealingFilter": "alignment",
     "CombinedFilter": "alignment",
     "DriftBudget": "alignment",
+    "ImageBudget": "alignment",
     "KLFilter": "alignment",
     "TVFilter": "alignment",
     "Drafter": "drafters",
@@ -34,6 +35,9 @@ _PUBLIC = {
     "PhraseRelaxation": "relaxation",
     "Relaxation": "relaxation",
     "SemanticRelaxation": "relaxation",
+    "ChameleonWithPixels": "targets.chameleon_pixels",
+    "LlamaGenTarget": "targets.llamagen_network",
+    "LuminaWithPixels": "targets.chameleon_pixels",
     "ToyTarget": "targets.toy",
     "Trace": "decoding",
 }

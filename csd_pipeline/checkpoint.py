@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
-import json
-import struct
+import re
 from pathlib import Path
 
 import torch
 
-SUPPORTED_MODELS = {"janus": "JanusForConditionalGeneration"}  # model_type: class in transformers
-OWN_MODELS = ("ToyTarget",)
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
-_INDEXES = ("*.safetensors.index*.json", "*.bin.index*.json")
-_SINGLE_FILES = ("model*.safetensors", "diffusion_pytorch_model*.safetensors", "pytorch_model*.bin")
+from .weight_files import IncompleteCheckpoint, describe, read_json, shards, stored_shapes
+
+SUPPORTED_MODELS = ("janus", "chameleon", "emu3")  # model_type of config.json
+OWN_MODELS = ("ToyTarget", "LlamaGenTarget")
+_LUMINA = ("ChameleonXLLMXForConditionalGeneration", "LuminaWithPixels")
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
+# tensors that follow from the config, or that only training needs
+_UNUSED = re.compile(r"(rotary_emb\.inv_freq|codebook_used|position_ids)$|(^|\.)loss\.")
+# names in folders that older versions of transformers wrote; transformers maps them itself
+_FORMER_NAMES = (
+    (re.compile(r"^text_model\.model\."), "model.text_model."),
+    (re.compile(r"^text_model\.lm_head\."), "lm_head."),
+    (re.compile(r"^vqmodel\."), "model.vqmodel."),
+)
 
 
-class IncompleteCheckpoint(ValueError):
-    """A file, shard or key of a checkpoint is missing or broken."""
+def target_class(config: dict, source: Path | str) -> type[torch.nn.Module]:
+    """The class of a target from the content of its config.json.
+
+    Raises:
+        IncompleteCheckpoint: this package has no adapter for it.
+    """
+    if config.get("_class_name") in OWN_MODELS:
+        from . import components
+
+        return getattr(components, config["_class_name"])
+    check_model_type(config.get("model_type"), source)
+    if config["model_type"] == "chameleon":
+        from .targets import chameleon_pixels
+
+        lumina = (config.get("architectures") or [""])[0] in _LUMINA
+        return chameleon_pixels.LuminaWithPixels if lumina else chameleon_pixels.ChameleonWithPixels
+    import transformers
+
+    return getattr(transformers, f"{config['model_type'].capitalize()}ForConditionalGeneration")
 
 
-def read_json(file: Path) -> dict:
-    """The content of a JSON file. Raises IncompleteCheckpoint naming the file if it is no JSON object."""
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise IncompleteCheckpoint(f"{file} is no valid JSON ({error}); download it again") from error
-    if not isinstance(content, dict):
-        raise IncompleteCheckpoint(f"{file} holds a {type(content).__name__}, not a JSON object; download it again")
-    return content
+def check_model_type(model_type: str | None, source: Path | str) -> None:
+    """Raise IncompleteCheckpoint unless this package has an adapter for the ``model_type`` of a config.json."""
+    if model_type not in SUPPORTED_MODELS:
+        raise IncompleteCheckpoint(
+            f"{source} holds a model of type {model_type!r}; supported types: {', '.join(SUPPORTED_MODELS)}, "
+            "and the original layouts of Janus, Chameleon, Emu3 and LlamaGen"
+        )
 
 
 def check_folder(folder: Path) -> None:
@@ -42,20 +65,7 @@ def check_folder(folder: Path) -> None:
     if config.get("_class_name") not in OWN_MODELS:
         check_model_type(config.get("model_type"), folder)
     for shard in shards(folder):
-        _check_shard(shard)
-
-
-def check_model_type(model_type: str | None, source: Path | str) -> None:
-    """Raise IncompleteCheckpoint unless this package has an adapter for the ``model_type`` of a config.json."""
-    if model_type == "multi_modality":
-        raise IncompleteCheckpoint(
-            f"{source} is in the original deepseek-ai layout (model_type 'multi_modality'); "
-            "use the transformers conversion of the same model (deepseek-community/Janus-Pro-...)"
-        )
-    if model_type not in SUPPORTED_MODELS:
-        raise IncompleteCheckpoint(
-            f"{source} holds a model of type {model_type!r}; supported types: {', '.join(SUPPORTED_MODELS)}"
-        )
+        describe(shard)
 
 
 def check_tokenizer(folder: Path) -> None:
@@ -67,55 +77,58 @@ def check_tokenizer(folder: Path) -> None:
             read_json(folder / name)
 
 
-def shards(folder: Path) -> list[Path]:
-    """The weight files of a folder, as its index names them.
-
-    Raises:
-        IncompleteCheckpoint: a shard of the index is missing, or there are no weights.
-    """
-    for index in (file for pattern in _INDEXES for file in sorted(folder.glob(pattern))):
-        names = sorted(set(read_json(index).get("weight_map", {}).values()))
-        missing = [name for name in names if not (folder / name).is_file()]
-        if missing:
-            raise IncompleteCheckpoint(
-                f"{folder}: {len(missing)} of {len(names)} weight files of {index.name} missing, "
-                f"first: {', '.join(missing[:3])}; download them again"
-            )
-        return [folder / name for name in names]
-    for pattern in _SINGLE_FILES:
-        found = sorted(folder.glob(pattern))
-        if found:
-            return found
-    raise IncompleteCheckpoint(
-        f"{folder} has no model.safetensors (or index of shards); put the target's weights there"
-    )
-
-
 def check_model(model: torch.nn.Module, folder: Path) -> None:
-    """Every tensor of a transformers model, loaded or on the meta device, must be stored in ``folder``, in its shape.
+    """Every tensor of a model, loaded or on the meta device, must be stored in ``folder``, in its shape, and no other.
 
-    Shapes are compared only on the meta device: a loaded model may have been changed since.
+    Shapes and tensors without a place are looked at only on the meta device: a loaded model may have been changed.
 
     Raises:
-        IncompleteCheckpoint: with the number of missing or misshapen tensors and the first names.
+        IncompleteCheckpoint: with the number of missing, misshapen or unknown tensors and the first names.
     """
     stored, wanted = stored_shapes(folder), model.state_dict()
     if not any(key in stored for key in wanted):
-        return  # stored under another naming scheme, which transformers maps itself
-    missing = [key for key in wanted if key not in stored and not _tied_to_stored(model, key, stored)]
+        stored = {_former(key): shape for key, shape in stored.items()}
+    missing = [key for key in wanted if key not in stored and not is_tied(model, key, stored)]
+    unknown, wrong = [], []
+    packed = getattr(model.config, "quantization_config", None)  # packed weights have names and shapes of their own
+    if not packed and next(model.parameters()).device.type == "meta":
+        unknown = [key for key in stored if key not in wanted and not is_unused(key)]
+        wrong = [(k, stored[k], tuple(t.shape)) for k, t in wanted.items() if stored.get(k, t.shape) != t.shape]
+    refuse_mismatch(folder, type(model).__name__, len(wanted), missing, unknown, wrong)
+
+
+def refuse_mismatch(
+    place: Path,
+    name: str,
+    count: int,
+    missing: list[str],
+    unknown: list[str],
+    wrong: list[tuple[str, tuple[int, ...], tuple[int, ...]]],
+) -> None:
+    """Raise IncompleteCheckpoint if anything is missing, has no place, or has another shape than wanted.
+
+    Args:
+        place: folder or file the tensors are in.
+        name: class of the model.
+        count: number of its tensors.
+        missing: names the model needs.
+        unknown: stored names the model has no place for.
+        wrong: name, stored shape and wanted shape.
+    """
+    extra = f"{len(unknown)} stored tensors have no place in {name}, first: {', '.join(unknown[:4])}"
     if missing:
         raise IncompleteCheckpoint(
-            f"{folder}: {len(missing)} of {len(wanted)} tensors of {type(model).__name__} are missing, "
-            f"first: {', '.join(missing[:4])}; download the checkpoint again"
+            f"{place}: {len(missing)} of {count} tensors of {name} are missing, first: {', '.join(missing[:4])}"
+            + (f"; {extra}" if unknown else "")
+            + "; download the checkpoint again"
         )
-    if next(iter(wanted.values())).device.type != "meta" or getattr(model.config, "quantization_config", None):
-        return  # packed weights have shapes of their own
-    wrong = [key for key, tensor in wanted.items() if stored.get(key, tensor.shape) != tensor.shape]
+    if unknown:
+        raise IncompleteCheckpoint(f"{place}: {extra}; the weights belong to another config.json")
     if wrong:
-        got, expected = list(stored[wrong[0]]), list(wanted[wrong[0]].shape)
+        key, got, expected = wrong[0]
         raise IncompleteCheckpoint(
-            f"{folder}: {len(wrong)} tensors do not have the shape config.json asks for, first: {wrong[0]} is {got} "
-            f"instead of {expected}; the weights belong to another config.json"
+            f"{place}: {len(wrong)} tensors do not have the shape config.json asks for, first: {key} is {list(got)} "
+            f"instead of {list(expected)}; the weights belong to another config.json"
         )
 
 
@@ -134,19 +147,7 @@ def check_loaded(model: torch.nn.Module) -> None:
     check_model(model, folder)
 
 
-def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor stored in a folder."""
-    shapes = {}
-    for shard in shards(folder):
-        if shard.suffix == ".bin":
-            tensors = torch.load(shard, map_location="meta", weights_only=True)
-            shapes |= {key: tuple(tensor.shape) for key, tensor in tensors.items()}
-        else:
-            shapes |= {key: tuple(entry["shape"]) for key, entry in _header(shard)[0].items()}
-    return shapes
-
-
-def _tied_to_stored(model: torch.nn.Module, key: str, stored: dict) -> bool:
+def is_tied(model: torch.nn.Module, key: str, stored) -> bool:
     """True when a parameter shares its tensor with one that is stored (transformers keeps one copy of tied weights)."""
     tied = getattr(model, "_tied_weights_keys", None) or ()
     partners = [tied[key]] if isinstance(tied, dict) and key in tied else [name for name in tied if key in tied]
@@ -154,33 +155,12 @@ def _tied_to_stored(model: torch.nn.Module, key: str, stored: dict) -> bool:
     return any(getattr(c, "tie_word_embeddings", False) for c in configs) and any(name in stored for name in partners)
 
 
-def _header(shard: Path) -> tuple[dict, int]:
-    """Tensor entries of a safetensors file, and where the tensors start."""
-    size = shard.stat().st_size
-    with shard.open("rb") as file:
-        prefix = file.read(8)
-        if len(prefix) < 8:
-            raise IncompleteCheckpoint(f"{shard} is truncated ({len(prefix)} bytes); download it again")
-        length = struct.unpack("<Q", prefix)[0]
-        if length > size - 8:
-            raise IncompleteCheckpoint(
-                f"{shard} is truncated inside its header, or no safetensors file; download it again"
-            )
-        try:
-            header = json.loads(file.read(length))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise IncompleteCheckpoint(f"{shard} is no safetensors file; download it again") from error
-    header.pop("__metadata__", None)
-    return header, 8 + length
+def is_unused(name: str) -> bool:
+    """True for stored tensors no target needs: they follow from the config, or serve training alone."""
+    return bool(_UNUSED.search(name))
 
 
-def _check_shard(shard: Path) -> None:
-    if shard.suffix == ".bin":
-        return  # a zip archive, which torch checks itself
-    header, start = _header(shard)
-    end = start + max((entry["data_offsets"][1] for entry in header.values()), default=0)
-    size = shard.stat().st_size
-    if size != end:
-        raise IncompleteCheckpoint(
-            f"{shard} has {size} bytes, its header promises {end}; it is truncated or damaged, download it again"
-        )
+def _former(key: str) -> str:
+    for pattern, name in _FORMER_NAMES:
+        key = pattern.sub(name, key)
+    return key

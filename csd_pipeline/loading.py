@@ -9,6 +9,7 @@ from pathlib import Path
 from diffusers import DiffusionPipeline
 
 from . import components
+from .layouts import OpenCheckpoint, open_checkpoint
 from .names import PARTS
 from .presets import CALL_KNOBS, build_parts, read_preset
 from .sources import (
@@ -17,12 +18,14 @@ from .sources import (
     MODELS,
     check_local,
     check_tensors,
+    fetch,
     load_target,
     one_dtype,
     resolve,
 )
 from .sources import target_dtype as _target_dtype
 from .tokenizer_files import load_tokenizer, make_portable, portable_class
+from .weight_files import IncompleteCheckpoint
 
 __all__ = ["EMBEDDED", "MODELS", "PARTS", "PipelineLoading", "check_local", "load_target", "one_dtype", "resolve"]
 
@@ -32,11 +35,12 @@ class PipelineLoading(DiffusionPipeline):
 
     @classmethod
     def from_pretrained(cls, source, **kwargs):
-        """Load from a folder written by ``save_pretrained``, a stock transformers checkpoint, a hub id or "embedded".
+        """Load from a folder written by ``save_pretrained``, a published checkpoint, a hub id or "embedded".
 
         Takes the arguments of ``DiffusionPipeline.from_pretrained``; ``dtype`` and ``torch_dtype`` both work. Weights
         load in float32 unless a dtype is given ("auto": as stored). Components given by name replace those of the
-        folder. A stock checkpoint decodes exactly (preset "exact") unless parts are given.
+        folder. A published checkpoint decodes exactly (preset "exact") unless parts are given; those that need a
+        second file (a picture decoder, a text encoder) go through ``csd convert`` first.
         ``DiffusionPipeline.from_pretrained`` never asks this class: without a dtype it keeps half precision as stored.
 
         Raises:
@@ -44,6 +48,8 @@ class PipelineLoading(DiffusionPipeline):
         """
         source = resolve(source)
         dtype = one_dtype(kwargs.pop("dtype", None), kwargs.pop("torch_dtype", None))
+        if Path(source).is_file():
+            return cls.from_transformers(source, dtype=dtype, **kwargs)
         check_local(Path(source), cls.__name__, kwargs)
         hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
         try:
@@ -66,7 +72,7 @@ class PipelineLoading(DiffusionPipeline):
 
     @classmethod
     def from_transformers(cls, source, *, dtype=None, **kwargs):
-        """Build a pipeline around a stock transformers checkpoint; decoding is exact unless parts are given.
+        """Build a pipeline around a published checkpoint; decoding is exact unless parts are given.
 
         Raises:
             ValueError: as :meth:`from_pretrained`.
@@ -74,6 +80,12 @@ class PipelineLoading(DiffusionPipeline):
         hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
         own = {name: kwargs.pop(name) for name in list(kwargs) if name in inspect.signature(cls.__init__).parameters}
         own = build_parts(read_preset("exact")) | own
+        checkpoint = None
+        if "target" not in own:
+            source = fetch(str(source), hub)
+            checkpoint = open_checkpoint(Path(source, hub.get("subfolder", "")))
+        if checkpoint is not None:
+            return cls(**_from_layout(checkpoint, _target_dtype(one_dtype(dtype, None)), own, set(kwargs) - set(hub)))
         if "tokenizer" not in own:
             own["tokenizer"] = load_tokenizer(source, **hub)
         if "target" not in own:
@@ -132,6 +144,23 @@ class PipelineLoading(DiffusionPipeline):
                 hub.get("repo_id", Path(save_directory).name), exist_ok=True, private=private, token=token
             )
             upload_folder(repo_id=repo.repo_id, folder_path=save_directory, token=token)
+
+
+def _from_layout(checkpoint: OpenCheckpoint, dtype, own: dict, unused: set[str]) -> dict:
+    """Components of a pipeline around a checkpoint in a published layout; the parts in ``own`` are kept."""
+    from .layouts import assemble
+
+    unused = unused - {"use_safetensors", "low_cpu_mem_usage", "variant", "trust_remote_code"}
+    if unused:
+        raise ValueError(
+            f"{', '.join(sorted(unused))} can not be given for {checkpoint.layout} ({checkpoint.place}); "
+            "run `csd convert` first and load what it writes"
+        )
+    if checkpoint.lacks:
+        raise IncompleteCheckpoint(checkpoint.lacks)
+    if "tokenizer" not in own:
+        own = own | {"tokenizer": checkpoint.load_tokenizer()}  # first: what is missing is told before weights are read
+    return own | {"target": assemble.load(checkpoint, dtype)}
 
 
 def _pipeline_dtype_argument() -> str:

@@ -7,24 +7,20 @@ from pathlib import Path
 import torch
 import transformers
 
-from .checkpoint import (
-    SUPPORTED_MODELS,
-    IncompleteCheckpoint,
-    check_folder,
-    check_model,
-    check_model_type,
-    check_tokenizer,
-    read_json,
-)
+from .checkpoint import SUPPORTED_MODELS, check_folder, check_model, check_tokenizer, target_class
 from .checks import nearest
+from .layouts import Extra, OpenCheckpoint, open_checkpoint
 from .names import EMBEDDED
+from .weight_files import IncompleteCheckpoint, read_json
 
 MODELS = Path(__file__).parent / "models"
 HUB_ARGUMENTS = ("cache_dir", "force_download", "proxies", "local_files_only", "token", "revision", "subfolder")
+_FILES = ["*.json", "*.safetensors", "*.bin", "*.model", "*.txt", "*.tiktoken", "*.jinja"]  # of a checkpoint on the hub
+_TRANSFORMERS_ALONE = ("janus", "emu3")  # loaded from the hub without looking into the files first
 
 
 def resolve(source: str | Path) -> str:
-    """Path of the embedded model, or ``source`` itself.
+    """Path of the embedded model, or ``source`` itself (a folder, a file in a published layout, or a hub id).
 
     Raises:
         ValueError: looks like a local folder but is none.
@@ -32,7 +28,7 @@ def resolve(source: str | Path) -> str:
     folder, source = Path(source).expanduser(), str(source)
     if source == EMBEDDED:  # a folder of that name is reached as ./embedded
         return str(MODELS / EMBEDDED)
-    if folder.is_dir():
+    if folder.exists():
         return str(folder)
     if source.startswith((".", "/", "~", "\\")) or source.count("/") != 1:
         raise ValueError(
@@ -53,7 +49,11 @@ def check_local(folder: Path, class_name: str, given: dict) -> None:
     Raises:
         IncompleteCheckpoint: naming the missing or broken file, or another pipeline's folder.
     """
-    if not folder.is_dir():
+    if not folder.exists() or ("target" in given and folder.is_file()):
+        return
+    checkpoint = open_checkpoint(folder, Extra()) if "target" not in given else None
+    if checkpoint is not None:
+        check_whole(checkpoint)
         return
     if not any(folder.iterdir()):
         raise IncompleteCheckpoint(f"{folder} is empty; it needs a saved pipeline or a transformers checkpoint")
@@ -68,38 +68,83 @@ def check_local(folder: Path, class_name: str, given: dict) -> None:
         check_tokenizer(_place(folder, "tokenizer"))
 
 
-def load_target(source: str, dtype, **kwargs):
-    """A target model from a transformers checkpoint.
+def check_whole(checkpoint: OpenCheckpoint) -> None:
+    """Check a checkpoint in a published layout against the target it describes; no weight is read.
 
     Raises:
-        ValueError: not a supported kind of model, or tensors missing or of the wrong shape (local folders).
+        IncompleteCheckpoint: naming what is missing, unknown or of the wrong shape.
+    """
+    from .layouts import assemble
+
+    assemble.check(checkpoint, assemble.skeleton(checkpoint))
+
+
+def fetch(source: str, hub: dict) -> str:
+    """``source``, or where it lies after the download if it is a hub id in a layout transformers can not read alone."""
+    if Path(source).exists():
+        return source
+    config, _ = transformers.PretrainedConfig.get_config_dict(source, **hub)
+    if config.get("model_type") in _TRANSFORMERS_ALONE or "model_type" not in config:
+        return source
+    import huggingface_hub
+
+    where = {name: value for name, value in hub.items() if name not in ("subfolder", "proxies")}
+    patterns = [f"{hub['subfolder']}/{name}" if hub.get("subfolder") else name for name in _FILES]
+    return huggingface_hub.snapshot_download(source, allow_patterns=patterns, **where)
+
+
+def load_target(source: str, dtype, **kwargs):
+    """A target model from a transformers checkpoint, or a saved target of this package.
+
+    Raises:
+        ValueError: not a supported kind of model, or tensors missing, unknown or of the wrong shape (local folders).
     """
     hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
-    config = transformers.AutoConfig.from_pretrained(source, **hub)
-    check_model_type(config.model_type, source)
-    model_class = getattr(transformers, SUPPORTED_MODELS[config.model_type])
-    check_tensors(Path(source) / hub.get("subfolder", ""), model_class, config)
+    folder = Path(source) / hub.get("subfolder", "")
+    if (folder / "config.json").is_file():
+        config = read_json(folder / "config.json")
+    else:
+        config, _ = transformers.PretrainedConfig.get_config_dict(source, **hub)
+    model_class = target_class(config, source)
+    check_tensors(folder)
+    if "_class_name" in config:
+        return model_class.from_pretrained(source, **({} if dtype == "auto" else {"torch_dtype": dtype}), **kwargs)
     name = "dtype" if int(transformers.__version__.split(".")[0]) >= 5 else "torch_dtype"
     return model_class.from_pretrained(source, **{name: dtype}, **kwargs)
 
 
-def check_tensors(folder: Path, model_class=None, config=None) -> None:
+def check_tensors(folder: Path) -> None:
     """Compare the tensors a local folder holds with those its config.json asks for, before any is read.
 
     Raises:
-        IncompleteCheckpoint: with the number of missing or misshapen tensors and the first names.
+        IncompleteCheckpoint: with the number of missing, unknown or misshapen tensors and the first names.
     """
     if not (folder / "config.json").is_file():
         return
-    if model_class is None:
-        model_type = read_json(folder / "config.json").get("model_type")
-        if model_type not in SUPPORTED_MODELS:
-            return
-        model_class, config = getattr(transformers, SUPPORTED_MODELS[model_type]), None
-    config = transformers.AutoConfig.from_pretrained(folder) if config is None else config
+    config = read_json(folder / "config.json")
+    if config.get("_class_name") != "ToyTarget" and (
+        "_class_name" in config or config.get("model_type") in SUPPORTED_MODELS
+    ):
+        check_model(empty_target(folder), folder)
+
+
+def empty_target(folder: str | Path, **hub) -> torch.nn.Module:
+    """The target of a folder or hub id on the meta device: its shapes, none of its weights.
+
+    Raises:
+        IncompleteCheckpoint: not a supported kind of model.
+    """
+    path = Path(folder, hub.get("subfolder", "")) / "config.json"
+    config = read_json(path) if path.is_file() else transformers.PretrainedConfig.get_config_dict(folder, **hub)[0]
+    model_class = target_class(config, folder)
+    if config.get("_class_name") == "ToyTarget":
+        return model_class.from_pretrained(folder, **hub)  # a table of a few numbers
+    if "_class_name" in config:
+        with torch.device("meta"):
+            return model_class.from_config(model_class.load_config(folder, **hub))
+    settings = model_class.config_class.from_pretrained(folder, **hub)
     with torch.device("meta"):
-        model = model_class(config)
-    check_model(model, folder)
+        return model_class(settings)
 
 
 def one_dtype(dtype, torch_dtype):

@@ -15,6 +15,7 @@ from .errors import tidy_errors
 # name -> (module, attribute, line of the overview)
 COMMANDS = {
     "generate": ("csd_pipeline.cli.generate", "generate", "Draw pictures from prompts, or the same picture again."),
+    "convert": ("csd_pipeline.cli.convert", "convert", "Write any published checkpoint as a diffusers folder."),
     "info": ("csd_pipeline.cli.info", "info", "What a model can draw and what it needs, without loading it."),
     "presets": ("csd_pipeline.cli.presets", "presets", "List the named settings."),
     "rules": ("csd_pipeline.cli.rules", "rules", "List drafters, relaxations and filters with their knobs."),

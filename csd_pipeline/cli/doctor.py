@@ -40,7 +40,8 @@ class Report:
 @click.argument("model", required=False)
 @click.pass_context
 def doctor(ctx: click.Context, model: str | None) -> None:
-    """Check this installation and, if given, the files of MODEL (a folder). Exit code 1 if something is wrong."""
+    """Check this installation and, if given, the files of MODEL (a folder, or a published file). Exit code 1 if
+    something is wrong."""
     report = Report()
     report.fine("python", f"{platform.python_version()}  {sys.executable}")
     packages = inspect_packages()
@@ -147,15 +148,27 @@ def _report_models(report: Report, model: str | None) -> None:
 
 def _report_folder(report: Report, name: str, folder: Path, mend: str) -> None:
     try:
-        from csd_pipeline.checkpoint import check_folder, check_tokenizer
-
-        if not folder.is_dir():
+        if not folder.exists():
             raise ValueError(f"no folder {folder}")
-        check_folder(folder / "target" if (folder / "target").is_dir() else folder)
-        check_tokenizer(folder / "tokenizer" if (folder / "tokenizer").is_dir() else folder)
+        what = _check_model(folder)
     except (ValueError, OSError) as error:
-        report.wrong(name, str(error), mend)
+        report.wrong(name, str(error), str(error) if "csd convert" in str(error) else mend)
     except Exception as error:  # a broken torch may raise anything; it is reported in its own line
         report.remark(name, f"not checked: {type(error).__name__}: {error}")
     else:
-        report.fine(name, f"whole  {folder}")
+        report.fine(name, f"whole{what}  {folder}")
+
+
+def _check_model(folder: Path) -> str:
+    """What kind of checkpoint it is, in words; raises ValueError naming the file or key that is missing or broken."""
+    from csd_pipeline.layouts import open_checkpoint
+    from csd_pipeline.sources import check_local, check_tensors, check_whole
+
+    checkpoint = open_checkpoint(folder)
+    if checkpoint is not None:
+        check_whole(checkpoint)
+        checkpoint.load_tokenizer()
+        return f" ({checkpoint.layout})"
+    check_local(folder, "CSDAutoregressivePipeline", {})
+    check_tensors(folder / "target" if (folder / "target").is_dir() else folder)
+    return ""

@@ -89,3 +89,7 @@ class ChameleonWithPixels(ChameleonForConditionalGeneration):
 
 class LuminaWithPixels(ChameleonWithPixels):
     """The same network in Lumina-mGPT's checkpoints, which draw pictures of many sizes with line ends."""
+
+
+for _class in (ChameleonWithPixels, LuminaWithPixels):
+    _class.__module__ = "csd_pipeline"  # saved folders name it there

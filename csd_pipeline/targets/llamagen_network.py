@@ -71,7 +71,7 @@ class LlamaGenTarget(ModelMixin, ConfigMixin):
         self.norm = nn.RMSNorm(dim, eps=norm_eps)
         self.output = nn.Linear(dim, vocabulary, bias=False)
         self.vq = JanusVQVAE(JanusVQVAEConfig(num_embeddings=vocabulary, num_patches=grid_side, **(vq_config or {})))
-        self.text_encoder = T5EncoderModel(T5Config(**text_config)) if condition == "text" else None
+        self.text_encoder = _text_encoder(text_config) if condition == "text" else None
 
     def hidden_states(self, embeds: Tensor, visible: Tensor, place: Tensor, cache: RowCache) -> Tensor:
         """[R, T, D] embeddings -> [R, T, D] normalised hidden states.
@@ -89,6 +89,18 @@ class LlamaGenTarget(ModelMixin, ConfigMixin):
         for layer in self.layers:
             hidden = layer(hidden, visible, rotation, cache)
         return self.norm(hidden)
+
+
+LlamaGenTarget.__module__ = "csd_pipeline"  # saved folders name it there
+
+
+def _text_encoder(config: dict) -> T5EncoderModel:
+    """T5's encoder with its word embedding in one place: transformers registers it twice, and loaders that give
+    weights by name would fill one of the two."""
+    encoder = T5EncoderModel(T5Config(**config))
+    del encoder.encoder.embed_tokens
+    encoder.encoder.__dict__["embed_tokens"] = encoder.shared
+    return encoder
 
 
 class LabelEmbedding(nn.Module):

@@ -37,8 +37,7 @@ class LuminaAdapter(ChameleonAdapter):
     def side(self) -> int:
         """Side of the square the checkpoint was trained for; other shapes have about its area."""
         stated = getattr(self.model.config, "image_side", None)
-        named = re.search("|".join(map(str, _TRAINED_SIDES)), str(getattr(self.model, "name_or_path", "")))
-        return stated or (int(named.group()) if named else _TRAINED_SIDES[0])
+        return stated or trained_side(str(getattr(self.model, "name_or_path", "")))
 
     @cached_property
     def sizes(self) -> list[tuple[int, int]]:
@@ -65,6 +64,12 @@ class LuminaAdapter(ChameleonAdapter):
     def guidance_rows(self, ids: Tensor, mask: Tensor, tokenizer) -> tuple[Tensor, Tensor]:
         """Begin of image and the two size tokens, left-padded to the prompts' length."""
         return padded_row(ids, self.picture_start(), tokenizer.pad_token_id)
+
+
+def trained_side(name: str) -> int:
+    """Side in pixels that a checkpoint's name tells (Lumina-mGPT-7B-512), the most published one where it does not."""
+    named = re.search("|".join(map(str, _TRAINED_SIDES)), name)
+    return int(named.group()) if named else _TRAINED_SIDES[0]
 
 
 def sizes_of_area(side: int) -> list[tuple[int, int]]:
