@@ -43,7 +43,6 @@ class PhraseRelaxation(SavedFile, JointRelaxation):
         "aggregate and the fall-back are this project's; drafts fresh in the window are judged by themselves; the "
         "support guard refuses drafts of target probability 0."
     )
-    dominates_vanilla = False  # a draft that only completes a doubtful phrase is accepted less often
     file_name = "phrases.safetensors"
 
     @register_to_config
