@@ -45,7 +45,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
     """
 
     model_cpu_offload_seq = "target"
-    _optional_components = ["drafter", "relaxation", "alignment_filter"]
+    _optional_components = ["tokenizer", "drafter", "relaxation", "alignment_filter"]
     _callback_tensor_inputs = ["latents", "counts", "drift"]
 
     def __init__(
