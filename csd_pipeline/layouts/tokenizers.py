@@ -37,12 +37,19 @@ def from_folder(folder: Path, **fallback: str) -> PreTrainedTokenizerFast:
         IncompleteCheckpoint: no tokenizer.json, or a broken one.
     """
     check_tokenizer(folder)
-    named = {}
+    named, further = {}, []
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         content = read_json(folder / name) if (folder / name).is_file() else {}
-        named |= {key: content[key] for key in _TOKENS if content.get(key)}
-    special = {key: token["content"] if isinstance(token, dict) else token for key, token in named.items()}
-    return from_json(folder / "tokenizer.json", **fallback | special)
+        named |= {key: _text(content[key]) for key in _TOKENS if content.get(key)}
+        further += map(_text, content.get("additional_special_tokens") or ())
+    tokenizer = from_json(folder / "tokenizer.json", **fallback | named)
+    known = tokenizer.get_vocab()
+    tokenizer.add_special_tokens({"additional_special_tokens": [t for t in dict.fromkeys(further) if t in known]})
+    return tokenizer
+
+
+def _text(token: str | dict) -> str:
+    return token["content"] if isinstance(token, dict) else token
 
 
 def as_named(folder: Path):

@@ -193,6 +193,7 @@ def janus_original(folder: Path, pad: bool = True, suffix: str = "safetensors") 
     plain.backend_tokenizer.save(str(folder / "tokenizer.json"))
     settings = {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True, "bos_token": DEEPSEEK["bos"]}
     settings |= {"eos_token": DEEPSEEK["eos"], "model_max_length": 16384}
+    write_json(folder / "special_tokens_map.json", {"additional_special_tokens": ["<image_placeholder>", "<|User|>"]})
     write_json(folder / "tokenizer_config.json", settings | ({"pad_token": DEEPSEEK["pad"]} if pad else {}))
     head = next(file for file in files if "gen_head.vision_head.weight" in read_weights(file))
     texts = [folder / "tokenizer.json"]

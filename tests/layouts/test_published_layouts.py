@@ -12,8 +12,9 @@ from published import LAYOUTS, WITHOUT_EXTRA
 
 from csd_pipeline import CSDAutoregressivePipeline
 from csd_pipeline.conversion import convert
-from csd_pipeline.layouts import Extra
+from csd_pipeline.layouts import Extra, open_checkpoint
 from csd_pipeline.presets import build_parts, read_preset
+from csd_pipeline.sources import fetch
 from csd_pipeline.targets import adapter_for
 
 REPOSITORY = Path(__file__).parents[2]
@@ -135,3 +136,38 @@ def test_out_must_be_empty_and_extra_files_must_be_needed(checkpoints, tmp_path)
         convert(published.source, tmp_path / "out")
     with pytest.raises(ValueError, match="needs no vq"):
         convert(published.source, tmp_path / "other", Extra(vq=published.source))
+
+
+def test_the_tokenizer_of_the_original_janus_is_repaired(checkpoints):
+    """BOS, padding and control tokens as the published code takes for granted, whatever the settings name."""
+    reference = checkpoints("janus-original-bin-no-pad").tokenizer
+    for name in ("janus-original", "janus-original-bin-no-pad"):
+        tokenizer = open_checkpoint(checkpoints(name).source).load_tokenizer()
+        assert tokenizer("red cat").input_ids == reference("red cat").input_ids
+        assert (tokenizer.bos_token_id, tokenizer.pad_token_id) == (reference.bos_token_id, reference.pad_token_id)
+        assert {"<image_placeholder>", "<|User|>"} <= set(tokenizer.all_special_tokens)
+        assert len(tokenizer) == len(reference)
+
+
+@pytest.mark.parametrize(
+    ("config", "downloaded"), [({"model_type": "multi_modality"}, True), ({"model_type": "janus"}, False)]
+)
+def test_hub_ids_of_other_layouts_are_downloaded_whole_with_the_usual_arguments(
+    checkpoints, monkeypatch, config, downloaded
+):
+    asked = {}
+
+    def snapshot(repo_id, **arguments):
+        asked.update(arguments, repo_id=repo_id)
+        return str(checkpoints("janus-original").source)
+
+    monkeypatch.setattr("transformers.PretrainedConfig.get_config_dict", lambda source, **hub: (config, {}))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    hub = {"revision": "abc", "cache_dir": "somewhere", "local_files_only": True, "token": "t"}
+    place = fetch("owner/Janus", hub)
+    if not downloaded:
+        assert place == "owner/Janus" and not asked
+        return
+    assert place == str(checkpoints("janus-original").source)
+    assert asked | hub == asked and asked["repo_id"] == "owner/Janus"
+    assert "*.bin" in asked["allow_patterns"] and "*.py" not in asked["allow_patterns"]

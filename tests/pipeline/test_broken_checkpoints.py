@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from tiny_janus import PROMPT, draw
 
 from csd_pipeline import CSDAutoregressivePipeline
-from csd_pipeline.checkpoint import IncompleteCheckpoint, stored_shapes
+from csd_pipeline.weight_files import IncompleteCheckpoint, stored_shapes
 
 load = CSDAutoregressivePipeline.from_pretrained
 
@@ -203,10 +203,23 @@ def test_a_kind_of_model_without_adapter(folder):
         load(folder)
 
 
-def test_the_original_layout_of_janus(folder):
-    edit(weights(folder) / "config.json", model_type="multi_modality")
-    with pytest.raises(IncompleteCheckpoint, match="original deepseek-ai layout .*; use the transformers conversion"):
+def test_the_config_of_one_layout_over_the_weights_of_another(stock, tmp_path):
+    folder = shutil.copytree(stock, tmp_path / "stock")
+    edit(folder / "config.json", model_type="multi_modality")
+    with pytest.raises(IncompleteCheckpoint, match="holds no 'gen_head_config', which Janus has"):
         load(folder)
+
+
+def test_a_tensor_too_many(folder):
+    rewrite(folder, lambda tensors: tensors.update({"model.adapter.weight": torch.zeros(2, 2)}))
+    with pytest.raises(IncompleteCheckpoint, match="1 stored tensors have no place in Janus.*, first: model.adapter.w"):
+        load(folder)
+
+
+def test_tensors_that_follow_from_the_config_or_serve_training_are_no_fault(folder):
+    extra = {"model.language_model.rotary_emb.inv_freq": torch.zeros(4), "model.vqmodel.loss.weight": torch.zeros(2)}
+    rewrite(folder, lambda tensors: tensors.update(extra))
+    assert load(folder)(PROMPT, seed=1).complete
 
 
 def test_an_unknown_knob_of_a_stored_part(saved, tmp_path):
