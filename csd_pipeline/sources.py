@@ -11,9 +11,11 @@ from .checkpoint import SUPPORTED_MODELS, check_folder, check_model, check_token
 from .checks import nearest
 from .layouts import Extra, OpenCheckpoint, open_checkpoint
 from .names import EMBEDDED
+from .quantization import config_of_target
 from .weight_files import IncompleteCheckpoint, read_json
 
 MODELS = Path(__file__).parent / "models"
+DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 HUB_ARGUMENTS = ("cache_dir", "force_download", "proxies", "local_files_only", "token", "revision", "subfolder")
 _FILES = ["*.json", "*.safetensors", "*.bin", "*.model", "*.txt", "*.tiktoken", "*.jinja"]  # of a checkpoint on the hub
 _TRANSFORMERS_ALONE = ("janus", "emu3")  # loaded from the hub without looking into the files first
@@ -107,10 +109,13 @@ def load_target(source: str, dtype, **kwargs):
         config, _ = transformers.PretrainedConfig.get_config_dict(source, **hub)
     model_class = target_class(config, source)
     check_tensors(folder)
+    if (device_map := kwargs.pop("device_map", None)) is not None:
+        kwargs["device_map"] = checked_device_map(device_map)
+    if (packed := config_of_target(kwargs.pop("quantization_config", None), "_class_name" in config)) is not None:
+        kwargs["quantization_config"] = packed
     if "_class_name" in config:
         return model_class.from_pretrained(source, **({} if dtype == "auto" else {"torch_dtype": dtype}), **kwargs)
-    name = "dtype" if int(transformers.__version__.split(".")[0]) >= 5 else "torch_dtype"
-    return model_class.from_pretrained(source, **{name: dtype}, **kwargs)
+    return model_class.from_pretrained(source, dtype=dtype, **kwargs)
 
 
 def check_tensors(folder: Path) -> None:
@@ -145,6 +150,20 @@ def empty_target(folder: str | Path, **hub) -> torch.nn.Module:
     settings = model_class.config_class.from_pretrained(folder, **hub)
     with torch.device("meta"):
         return model_class(settings)
+
+
+def checked_device_map(device_map):
+    """``device_map`` itself. Raises ValueError unless it is a device, the name of a strategy, or a dict of modules."""
+    strategy = isinstance(device_map, str) and device_map in DEVICE_MAPS
+    if strategy or (isinstance(device_map, dict) and device_map):
+        return device_map
+    try:
+        return {"": torch.device(device_map)}
+    except (RuntimeError, TypeError, ValueError):
+        raise ValueError(
+            f"device_map must be one of {', '.join(DEVICE_MAPS)}, a device like 'cuda:0', or a dict from module names "
+            f"to devices, got {device_map!r}"
+        ) from None
 
 
 def one_dtype(dtype, torch_dtype):

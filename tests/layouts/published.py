@@ -55,7 +55,7 @@ def write_json(file: Path, content: dict) -> None:
 
 def read_weights(file: Path) -> dict:
     if file.suffix == ".safetensors":
-        return load_file(file)
+        return {name: tensor.clone() for name, tensor in load_file(file).items()}  # off the file, to rewrite it
     content = torch.load(file, weights_only=False)
     return next((content[key] for key in ("model", "state_dict") if key in content), content)
 
@@ -280,20 +280,18 @@ def chameleon_official(folder: Path) -> Published:
 
 def chameleon_folder(folder: Path, decoder: bool = False, suffix: str = "safetensors") -> Published:
     """transformers' Chameleon; with ``decoder`` as Anole's conversions keep it, else beside the folder."""
-    return _of_transformers(folder, chameleon(), "ChameleonForConditionalGeneration", decoder, suffix)
+    left_out = "no tensor" if decoder else ".vqmodel.decoder."
+    return _of_transformers(folder, chameleon(), "ChameleonForConditionalGeneration", left_out, suffix)
 
 
 def lumina_folder(folder: Path) -> Published:
     """Lumina-mGPT: no VQ model in the folder at all."""
-    part = lumina()
-    published = _of_transformers(folder, part, "ChameleonXLLMXForConditionalGeneration", False, "safetensors")
-    for file in folder.glob("*.safetensors"):
-        write_weights(file, {k: v for k, v in read_weights(file).items() if ".vqmodel." not in k})
-    return published
+    return _of_transformers(folder, lumina(), "ChameleonXLLMXForConditionalGeneration", ".vqmodel.")
 
 
-def _of_transformers(folder: Path, part, architecture: str, decoder: bool, suffix: str) -> Published:
-    tensors = {k: v for k, v in tensors_of(part.model).items() if decoder or ".vqmodel.decoder." not in k}
+def _of_transformers(folder: Path, part, architecture: str, left_out: str, suffix: str = "safetensors") -> Published:
+    tensors = {name: tensor for name, tensor in tensors_of(part.model).items() if left_out not in name}
+    decoder = any(".vqmodel.decoder." in name for name in tensors)
     folder.mkdir(parents=True)
     files = sharded(folder, tensors, suffix)
     part.model.config.save_pretrained(folder)
