@@ -91,7 +91,10 @@ def check_model(model: torch.nn.Module, folder: Path) -> None:
     missing = [key for key in wanted if key not in stored and not is_tied(model, key, stored)]
     unknown, wrong = [], []
     packed = getattr(model.config, "quantization_config", None)  # packed weights have names and shapes of their own
-    if not packed and next(model.parameters()).device.type == "meta":
+    if packed:
+        modules = {key.rpartition(".")[0] for key in stored}
+        missing = [key for key in missing if key.rpartition(".")[0] not in modules]
+    elif next(model.parameters()).device.type == "meta":
         unknown = [key for key in stored if key not in wanted and not is_unused(key)]
         wrong = [(k, stored[k], tuple(t.shape)) for k, t in wanted.items() if stored.get(k, t.shape) != t.shape]
     refuse_mismatch(folder, type(model).__name__, len(wanted), missing, unknown, wrong)

@@ -29,6 +29,9 @@ from .weight_files import IncompleteCheckpoint
 
 __all__ = ["EMBEDDED", "MODELS", "PARTS", "PipelineLoading", "check_local", "load_target", "one_dtype", "resolve"]
 
+# how the target is placed and packed: its own loader's arguments
+_PLACEMENT = ("device_map", "max_memory", "offload_folder", "offload_buffers", "quantization_config")
+
 
 class PipelineLoading(DiffusionPipeline):
     """Loading and saving of the pipeline."""
@@ -42,6 +45,9 @@ class PipelineLoading(DiffusionPipeline):
         folder. A published checkpoint decodes exactly (preset "exact") unless parts are given; those that need a
         second file (a picture decoder, a text encoder) go through ``csd convert`` first.
         ``DiffusionPipeline.from_pretrained`` never asks this class: without a dtype it keeps half precision as stored.
+        ``device_map`` places or splits the target as for any transformers model: "auto", "balanced",
+        "balanced_low_0", "sequential", a device, or a dict of module names. ``quantization_config`` packs its weights,
+        see :func:`csd_pipeline.quantization.quantization_config`.
 
         Raises:
             ValueError: folder missing, a file, shard or key of the checkpoint missing or broken, unsupported model.
@@ -59,11 +65,14 @@ class PipelineLoading(DiffusionPipeline):
         if "tokenizer" in config and config["tokenizer"][0] is None:
             kwargs.setdefault("tokenizer", None)  # saved without one
         subfolder = {"subfolder": "target"} if (Path(source) / "target").is_dir() else {}
-        if dtype == "auto":
+        placement = {name: kwargs.pop(name) for name in _PLACEMENT if name in kwargs}
+        if "target" not in kwargs and (dtype == "auto" or placement):
+            variant = {"variant": kwargs["variant"]} if "variant" in kwargs else {}
+            own = hub | subfolder | variant | placement
+            kwargs["target"] = load_target(source, _target_dtype(dtype), **own)
             dtype = None
-            if "target" not in kwargs:
-                variant = {"variant": kwargs["variant"]} if "variant" in kwargs else {}
-                kwargs["target"] = load_target(source, "auto", **hub, **subfolder, **variant)
+        elif dtype == "auto":
+            dtype = None
         elif "target" not in kwargs:
             check_tensors(Path(source, *subfolder.values()))
         if dtype is not None:

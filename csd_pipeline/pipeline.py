@@ -116,7 +116,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
         device = device or self._execution_device
         if prompt_ids is None and negative_prompt_ids is not None:
             raise ValueError("got negative_prompt_ids without prompt_ids; give both as ids, or both as texts")
-        formatter = prompt_texts.prompt_format(self.target, self._size(height, width))
+        formatter = prompt_texts.prompt_format(self.target, self.size_of(height, width))
         if prompt_ids is None:
             texts = prompt_texts.check_prompts(prompt, negative_prompt)
             if self.tokenizer is None and formatter.needs_tokenizer:
@@ -139,8 +139,8 @@ class CSDAutoregressivePipeline(PipelineLoading):
         prompt_ids, prompt_attention_mask, negative_prompt_ids, negative_prompt_attention_mask = rows
         return prompt_ids, prompt_attention_mask, negative_prompt_ids, negative_prompt_attention_mask
 
-    def _size(self, height: int | None, width: int | None) -> tuple[int, int] | None:
-        """(height, width) of the call; one that is left out is the model's usual one."""
+    def size_of(self, height: int | None, width: int | None) -> tuple[int, int] | None:
+        """(height, width) a call draws; a side that is left out is the model's usual one, None if both are."""
         if self.target is None or (height is None and width is None):
             return None
         usual = adapter_for(self.target).image_size
@@ -163,7 +163,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
         if batch_size is not None:
             require_integer("batch_size", batch_size, 1)
         require_choice("output_type", output_type, OUTPUT_TYPES)
-        adapter_for(self.target, self._size(height, width))
+        adapter_for(self.target, self.size_of(height, width))
         if callback_on_step_end is not None and not callable(callback_on_step_end):
             raise ValueError(f"callback_on_step_end must be a function, got {callback_on_step_end!r}")
         for name in callback_on_step_end_tensor_inputs or ():
@@ -234,7 +234,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
             callback_on_step_end_tensor_inputs = callback_on_step_end.tensor_inputs
         callback = (callback_on_step_end, callback_on_step_end_tensor_inputs)
         self.check_inputs(num_images_per_prompt, height, width, output_type, *callback, batch_size)
-        adapter, device = adapter_for(self.target, self._size(height, width)), self._execution_device
+        adapter, device = adapter_for(self.target, self.size_of(height, width)), self._execution_device
         own = {name: getattr(self, name) for name in PARTS}
         parts = complete_parts(**(own if preset is None else build_parts(read_preset(preset))))
         given = {"guidance_scale": guidance_scale, "temperature": temperature, "top_k": top_k, "top_p": top_p}

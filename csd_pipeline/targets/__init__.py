@@ -28,4 +28,13 @@ def adapter_for(model, size: tuple[int, int] | None = None) -> TargetAdapter:
     return getattr(importlib.import_module(f".{module}", __name__), adapter)(model, size)
 
 
-__all__ = ["Grid", "PromptBatch", "TargetAdapter", "TargetSession", "adapter_for"]
+def full_precision_modules() -> list[str]:
+    """Full names of the modules, of all families, that weights of few bits would spoil."""
+    import importlib
+
+    modules = dict(_ADAPTERS.values())
+    adapters = [getattr(importlib.import_module(f".{module}", __name__), name) for module, name in modules.items()]
+    return sorted({name for adapter in adapters for name in adapter.full_precision})
+
+
+__all__ = ["Grid", "PromptBatch", "TargetAdapter", "TargetSession", "adapter_for", "full_precision_modules"]
