@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from families import chameleon, llamagen, lumina, spread, word_tokenizer
+from families import chameleon, emu3, llamagen, lumina, spread, word_tokenizer
 from helpers_janus import WORDS, tiny_janus
 from safetensors.torch import load_file, save_file
 
@@ -363,6 +363,26 @@ def emu3_original(folder: Path) -> Published:
     return Published(folder, model, None, "red cat", weights, key, texts, {"vq": pictures})
 
 
+def emu3_folder(folder: Path, former: bool = False) -> Published:
+    """transformers' Emu3; ``former``: with the names its first versions wrote, which published folders still have."""
+    part = emu3()
+    tensors = tensors_of(part.model)
+    if former:
+        text = {
+            n.replace("model.text_model.", "text_model.model."): t for n, t in tensors.items() if "vqmodel" not in n
+        }
+        tensors = {n.replace("model.vqmodel.", "vqmodel."): t for n, t in tensors.items() if "vqmodel" in n} | text
+        tensors["text_model.lm_head.weight"] = tensors.pop("lm_head.weight")
+    files = sharded(folder, tensors, "safetensors")
+    part.model.config.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    write_json(folder / "config.json", config | {"architectures": ["Emu3ForConditionalGeneration"]})
+    part.tokenizer.save_pretrained(folder)
+    key = f"{'text_model.model' if former else 'model.text_model'}.layers.1.self_attn.q_proj.weight"
+    weights = next(file for file in files if key in read_weights(file))
+    return Published(folder, part.model, part.tokenizer, "red cat", weights, key, [folder / "tokenizer.json"])
+
+
 def _emu3_vq(model) -> dict[str, torch.Tensor]:
     stored = {}
     for name, tensor in tensors_of(model, "model.vqmodel.").items():
@@ -418,8 +438,11 @@ LAYOUTS = {
     "chameleon-folder-bin": lambda folder: chameleon_folder(folder, suffix="bin"),
     "anole-folder": lambda folder: chameleon_folder(folder, decoder=True),
     "lumina-folder": lumina_folder,
+    "emu3-folder": emu3_folder,
+    "emu3-folder-former-names": lambda folder: emu3_folder(folder, former=True),
     "emu3-original": emu3_original,
     "llamagen-class": lambda folder: llamagen_file(folder, "class"),
     "llamagen-text": lambda folder: llamagen_file(folder, "text"),
 }
 WITHOUT_EXTRA = ("janus-original", "janus-original-bin-no-pad", "chameleon-official", "anole-folder")
+WITHOUT_EXTRA += ("emu3-folder", "emu3-folder-former-names")
