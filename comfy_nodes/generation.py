@@ -29,7 +29,8 @@ def draw(target: Target, prompt: Prompt, parts: dict, node_id: str, **call) -> t
         The host's interrupt exception as it is; ValueError with a sentence for arguments the pipeline refuses.
     """
     pipeline = with_parts(target.pipeline, parts)
-    adapter, images = adapter_for(pipeline.target), call["num_images_per_prompt"]
+    size = pipeline.size_of(call.get("height"), call.get("width"))
+    adapter, images = adapter_for(pipeline.target, size), call["num_images_per_prompt"]
     bring(target, run_bytes(pipeline.target, adapter, images, parts["drafter"].window))
     total = images * adapter.grid.tokens
     bar = comfy.utils.ProgressBar(total, node_id=node_id)
@@ -51,7 +52,7 @@ def draw(target: Target, prompt: Prompt, parts: dict, node_id: str, **call) -> t
         callback_on_step_end_tensor_inputs=list(live.tensors),
         **call,
     )
-    return Tokens(target, result.images.cpu()), TraceBatch(result.traces, result.recipes)
+    return Tokens(target, result.images.cpu(), adapter.image_size), TraceBatch(result.traces, result.recipes)
 
 
 def pixels(tokens: Tokens) -> torch.Tensor:
@@ -59,7 +60,7 @@ def pixels(tokens: Tokens) -> torch.Tensor:
     bring(tokens.target)
     model = tokens.target.pipeline.target
     with torch.no_grad():
-        decoded = decode_pixels(adapter_for(model), tokens.ids.to(model.device))
+        decoded = decode_pixels(adapter_for(model, tokens.size), tokens.ids.to(model.device))
     return ((decoded + 1) / 2).permute(0, 2, 3, 1).contiguous().to(management.intermediate_device(), torch.float32)
 
 

@@ -64,6 +64,8 @@ class Sampler(io.ComfyNode):
                     "own. 1: off.",
                 ),
                 widgets.images(),
+                widgets.side("width"),
+                widgets.side("height"),
             ],
             outputs=[
                 TokensSocket.Output("tokens", display_name="tokens", tooltip="Token ids, for 'Decode'."),
@@ -85,11 +87,14 @@ class Sampler(io.ComfyNode):
         drafter=None,
         relaxation=None,
         filter=None,
+        width=0,
+        height=0,
     ) -> io.NodeOutput:
         from .generation import draw
 
         numbers = sampling_numbers(guidance, temperature, top_k, top_p)
         parts = complete_method(drafter, relaxation, filter)
+        numbers |= {"width": width or None, "height": height or None}
         return io.NodeOutput(
             *draw(target, prompt, parts, cls.hidden.unique_id, seed=seed, num_images_per_prompt=images, **numbers)
         )

@@ -34,10 +34,11 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids [B, N] int64 on the CPU, and the target whose decoder makes pixels of them."""
+    """Token ids [B, N] int64 on the CPU, the target whose decoder makes pixels of them, their (height, width)."""
 
     target: Target
     ids: torch.Tensor
+    size: tuple[int, int]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from comfy_api.latest import io
 
 MAX_IMAGES = 64
+LONGEST_SIDE = 4096
 LAST_SEED = 2**64 - 1
 
 
@@ -21,6 +22,19 @@ def seed():
 
 def images():
     return io.Int.Input("images", default=1, min=1, max=MAX_IMAGES, tooltip="Pictures to draw at once.")
+
+
+def side(name: str):
+    """Width or height: which ones a model can draw is known when it is there, not when the node is described."""
+    return io.Int.Input(
+        name,
+        default=0,
+        min=0,
+        max=LONGEST_SIDE,
+        step=8,
+        optional=True,
+        tooltip=f"Picture {name} in pixels. 0: the model's own. A size it can not draw is refused, with those it can.",
+    )
 
 
 def guidance(advanced: bool = False):

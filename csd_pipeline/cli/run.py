@@ -55,6 +55,7 @@ def run_job(job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verb
     try:
         with status(f"loading {job.model}"), collector_paused():
             pipeline, reasons = _load(job, machine, processes.device)
+        adapter_for(pipeline.target, job.size)  # a size it can not draw is refused before anything is said
         if verbose and processes.main:
             note("\n".join([f"device: {processes.device} ({reason})", *reasons]))
         if job.recipe is None and job.parts.preset is None:
@@ -168,7 +169,7 @@ def _draw(pipeline, images: list[Image], job: Job, numbers: dict, maps: bool, st
     )
     finished = [trace.tokens == tokens.shape[1] for trace in output.traces]
     digests = [tokens_digest(row) if done else None for row, done in zip(tokens, finished, strict=True)]
-    return output, digests, is_exact(pipeline.relaxation, pipeline.alignment_filter)
+    return output, digests, is_exact(pipeline.relaxation, pipeline.alignment_filter, pipeline.drafter)
 
 
 def tokens_digest(tokens: torch.Tensor) -> str:

@@ -18,14 +18,14 @@ def test_anything_else_is_one_sentence_before_the_model_loads(csd, no_model, tex
 
 
 def test_a_size_the_model_can_not_draw_names_those_it_can(csd, tmp_path):
-    one_error(csd("generate", "x", "--size", "512x768"), "this model draws 64x64 pixels", "width=512, height=768")
+    one_error(csd("generate", "x", "--size", "512x768"), "this model draws 128x128 pixels", "width=512, height=768")
     assert not list(tmp_path.glob("*.png"))
 
 
 def test_the_size_is_in_the_recipe_and_taken_from_it(csd, tmp_path):
-    result = csd("generate", "rocket", "--seed", 1, "--size", "64x64", "--preset", "fast")
+    result = csd("generate", "rocket", "--seed", 1, "--size", "128x128", "--preset", "fast")
     assert result.exit_code == 0, result.output
     recipe = read_recipe(tmp_path / "rocket-1.png")
-    assert (recipe["width"], recipe["height"]) == (64, 64)
-    assert job_from_picture("rocket-1.png", None).size == (64, 64)
-    one_error(csd("generate", "--from", "rocket-1.png", "--size", "64x64"), "leave out --size")
+    assert (recipe["width"], recipe["height"]) == (128, 128)
+    assert job_from_picture("rocket-1.png", None).size == (128, 128)
+    one_error(csd("generate", "--from", "rocket-1.png", "--size", "128x128"), "leave out --size")

@@ -215,6 +215,7 @@ def test_free_gives_the_model_back_and_the_next_run_loads_it(server):
         ("4", {"top_p": 2.0}),
         ("4", {"images": 0}),
         ("4", {"seed": -1}),
+        ("4", {"width": -8}),
     ],
     ids=str,
 )
@@ -224,6 +225,14 @@ def test_a_bad_value_is_refused_on_its_node_before_anything_runs(server, node, c
     errors = refusal(server, graph)
     assert errors.keys() == {node}
     assert next(iter(changes)) in errors[node]
+
+
+def test_a_size_the_model_can_not_draw_names_those_it_can(server):
+    run = server.run(chain(server, width=512))
+    assert run.end == "execution_error" and run.events[-1][2]["node_id"] == "4"
+    assert "this model draws 128x128 pixels" in run.events[-1][2]["exception_message"]
+    as_is, named = (server.images(chain(server, **size)) for size in ({}, {"width": 128, "height": 128}))
+    assert [pixels(picture) for picture in as_is] == [pixels(picture) for picture in named]
 
 
 def test_a_missing_link_is_named(server):
