@@ -1,4 +1,5 @@
-"""The growing picture: committed rows, drawn at most four times a second and for a fifth of the time at most."""
+"""The growing picture: committed rows, drawn at most four times a second and for a fifth of the time at most, then the
+finished picture."""
 
 from __future__ import annotations
 
@@ -27,15 +28,15 @@ class RowPreview:
         self.due = clock()
 
     def __call__(self, tokens, counts: list[int]) -> Image.Image | None:
-        """The picture so far, or None when none is due or no row was added.
+        """The picture so far, or None when none is due or no row was added. The finished one is always due.
 
         Args:
             tokens: [B, N] int64 token ids.
             counts: committed tokens of every image.
         """
         rows = [count // self.adapter.grid.columns for count in counts[:_SHOWN]]
-        started = self.clock()
-        if started < self.due or rows == self.rows or not any(rows):
+        started, finished = self.clock(), min(counts) >= self.adapter.grid.tokens
+        if rows == self.rows or not any(rows) or (started < self.due and not finished):
             return None
         self.rows = rows
         picture = self._draw(tokens[:_SHOWN], rows)

@@ -58,6 +58,18 @@ def test_nothing_before_the_first_row_or_without_a_new_one(adapter, tokens):
     assert preview(tokens, [32, 3, 2]) is not None
 
 
+def test_the_finished_picture_is_shown_however_soon_it_comes(adapter, tokens):
+    preview, whole = RowPreview(adapter, Clock()), adapter.grid.tokens
+    assert preview(tokens[:2], [whole - 1, 16]) is not None
+    assert preview(tokens[:2], [whole, whole - 1]) is None
+    finished = np.asarray(preview(tokens[:2], [whole, whole])).astype(int)
+    with torch.no_grad():
+        expected = (adapter.decode(tokens[:2]).clamp(-1, 1) + 1) * 127.5
+    sides = np.concatenate(list(expected.round().permute(0, 2, 3, 1).numpy()), axis=1)
+    assert np.abs(finished - sides).max() <= 1
+    assert preview(tokens[:2], [whole, whole]) is None
+
+
 @pytest.mark.parametrize(("cost", "pause"), [(0.0, 0.25), (0.02, 0.25), (1.0, 5.0)])
 def test_previews_pause_in_proportion_to_what_they_cost(adapter, tokens, cost, pause, monkeypatch):
     clock = Clock()

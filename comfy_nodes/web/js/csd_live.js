@@ -5,7 +5,7 @@ import { api } from "../../../scripts/api.js";
 const EVENT = "csd.pass";
 const NODES = new Set(["CSDSampler", "CSDQuickGenerate"]);
 const SETTING = "CSD.Live.plot";
-const HEIGHT = 96;
+const HEIGHT = 96, MARGIN = 6, SLOT = HEIGHT + 2 * MARGIN;
 const BAR = "#a64a9c", LINE = "#f67d46";
 
 const plots = new Map(); // node -> Plot
@@ -18,8 +18,9 @@ class Plot {
     this.clear();
     this.widget = node.addDOMWidget("live_plot", "csd_live_plot", this.canvas, {
       serialize: false,
-      getMinHeight: () => HEIGHT,
-      getMaxHeight: () => HEIGHT,
+      margin: MARGIN, // the canvas renderer takes it off the slot on every side
+      getMinHeight: () => SLOT,
+      getMaxHeight: () => SLOT,
     });
     this.widget.serialize = false; // the plot is no value: saved widget values must not shift
     new ResizeObserver(() => this.draw()).observe(this.canvas);
@@ -84,7 +85,7 @@ class Plot {
     pen.fillStyle = ink;
     pen.fillText(
       `${mean.toFixed(2)} tokens/pass · drift ${this.last.drift.toFixed(4)}/token · ${this.last.tokens}/${this.last.total}`,
-      6, 14,
+      6, 14, width - 12,
     );
   }
 }
