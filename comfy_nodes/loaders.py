@@ -19,14 +19,18 @@ class LoadTarget(io.ComfyNode):
             display_name="Load target",
             category="CSD/loaders",
             description="Loads the autoregressive model that draws. The embedded one needs no download.",
-            search_aliases=["Janus", "Janus-Pro", "JanusModelLoader", "autoregressive", "checkpoint", "CSD"],
+            search_aliases=[
+                *("Janus", "Janus-Pro", "JanusModelLoader", "Chameleon", "Anole", "Lumina-mGPT", "Emu3", "LlamaGen"),
+                *("autoregressive", "checkpoint", "CSD"),
+            ],
             inputs=[
                 io.Combo.Input(
                     "model",
                     options=list_models(memory.roots()),
                     default=EMBEDDED,
                     tooltip="'embedded' comes with the pack and draws small pictures. Others are folders "
-                    "in models/csd that hold a transformers checkpoint of Janus or Janus-Pro.",
+                    "in models/csd that hold Janus, Janus-Pro, Chameleon, Anole, Lumina-mGPT, Emu3-Gen or LlamaGen; "
+                    "'csd convert' makes one of several files.",
                 ),
                 io.Combo.Input(
                     "dtype",

@@ -8,6 +8,7 @@ from pathlib import Path
 EMBEDDED = "embedded"
 FOLDER = "csd"  # of ComfyUI's models folder, and key of extra_model_paths.yaml
 _MARKS = ("model_index.json", "config.json")
+_META = "models/*/params.json"  # Chameleon as Meta published it
 _DEPTH = 2  # models/csd/NAME and models/csd/OWNER/NAME
 
 
@@ -35,8 +36,8 @@ def find_model(name: str, roots: Iterable[str | Path]) -> str:
                 return str(root / wanted)
     first = roots[0] if roots else Path("models") / FOLDER
     raise ValueError(
-        f"no model folder {last!r} in {', '.join(map(str, roots)) or first}; put a transformers checkpoint of Janus or "
-        f"Janus-Pro there (deepseek-community/Janus-Pro-1B, about 4 GB, or -7B, about 15 GB), or choose {EMBEDDED!r}"
+        f"no model folder {last!r} in {', '.join(map(str, roots)) or first}; put one there "
+        f"(deepseek-community/Janus-Pro-1B, about 4 GB, for one), or choose {EMBEDDED!r}"
     )
 
 
@@ -54,4 +55,4 @@ def _below(root: Path, depth: int) -> list[str]:
 
 
 def _is_model(folder: Path) -> bool:
-    return any((folder / mark).is_file() for mark in _MARKS)
+    return any((folder / mark).is_file() for mark in _MARKS) or any(folder.glob(_META))

@@ -13,6 +13,8 @@ def roots(tmp_path):
     (tmp_path / "a/saved/target").mkdir(parents=True)
     (tmp_path / "a/saved/model_index.json").write_text("{}")
     (tmp_path / "a/saved/target/config.json").write_text("{}")
+    (tmp_path / "a/meta/models/7b").mkdir(parents=True)
+    (tmp_path / "a/meta/models/7b/params.json").write_text("{}")
     (tmp_path / "elsewhere/linked").mkdir(parents=True)
     (tmp_path / "elsewhere/linked/config.json").write_text("{}")
     (tmp_path / "b").mkdir()
@@ -21,7 +23,7 @@ def roots(tmp_path):
 
 
 def test_embedded_first_then_the_folders_of_all_roots_by_name(roots):
-    assert list_models(roots) == ["embedded", "linked", "owner/inner", "saved", "zebra"]
+    assert list_models(roots) == ["embedded", "linked", "meta", "owner/inner", "saved", "zebra"]
 
 
 def test_no_folder_at_all_still_offers_the_embedded_model(tmp_path):
@@ -32,7 +34,7 @@ def test_every_listed_name_is_found(roots):
     found = [find_model(name, roots) for name in list_models(roots)]
     assert found == [
         "embedded",
-        *(str(roots[i]) + f"/{n}" for i, n in [(1, "linked"), (0, "owner/inner"), (0, "saved")]),
+        *(str(roots[i]) + f"/{n}" for i, n in [(1, "linked"), (0, "meta"), (0, "owner/inner"), (0, "saved")]),
     ] + [str(roots[0] / "zebra")]
 
 
