@@ -37,7 +37,7 @@ BAD = {
     "top_p": ({"top_p": 1.5}, "top_p must be between 0 and 1, got 1.5"),
     "top_k": ({"top_k": -1}, "top_k must be an integer >= 0, got -1"),
     "half a top_k": ({"top_k": 2.5}, "top_k must be an integer >= 0, got 2.5"),
-    "preset": ({"preset": "balancd"}, r"unknown preset 'balancd' \(did you mean 'balanced'\?\); known: ar, "),
+    "preset": ({"preset": "balancd"}, r"unknown preset 'balancd' \(did you mean 'balanced'\?\); known: .*ar, "),
     "no preset": ({"preset": ""}, "unknown preset ''"),
     "output type": ({"output_type": "pill"}, r"unknown output_type 'pill' \(did you mean 'pil'\?\); known: pil, np"),
     "seed and generator": ({"seed": 1, "generator": G()}, "got both seed and generator; give one of them"),
@@ -182,5 +182,5 @@ def test_a_tokenizer_without_padding_is_refused(shared):
 
 
 def test_a_target_without_adapter_is_refused_at_once():
-    with pytest.raises(ValueError, match="no target adapter for Linear; supported: JanusForConditionalGeneration"):
+    with pytest.raises(ValueError, match="no target adapter for Linear; supported: .*JanusForConditionalGeneration"):
         CSDAutoregressivePipeline(torch.nn.Linear(1, 1), None, None, None, None)
