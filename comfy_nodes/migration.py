@@ -41,8 +41,8 @@ GENERATION = {
     "output_mapping": [{"new_idx": 0, "old_idx": 0}],
 }
 NOT_KEPT = (
-    "Workflows of ComfyUI-Janus-Pro open with CSD nodes. Not kept: the numbers behind a seed (other pictures) and top_p "
-    "(it had no effect there). The model folder goes to models/csd."
+    "Workflows of ComfyUI-Janus-Pro open with CSD nodes. Not kept: the numbers behind a seed (other pictures) and "
+    "top_p (it had no effect there). The model folder goes to models/csd."
 )
 
 
