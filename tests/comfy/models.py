@@ -1,7 +1,6 @@
 """Checkpoint folders for the servers of the tests."""
 
 from pathlib import Path
-from shutil import copytree
 
 from server import REPOSITORY
 
@@ -9,5 +8,9 @@ EMBEDDED = REPOSITORY / "csd_pipeline" / "models" / "embedded"
 
 
 def lay_out_models(base: Path) -> None:
-    """Below ``base/models/csd``: the folder one template asks for, with a small Janus in the published layout in it."""
-    copytree(EMBEDDED, base / "models" / "csd" / "Janus-Pro-7B")
+    """The folder one template asks for, with a small Janus in it: a link, where only extra_model_paths.yaml leads."""
+    folder = base / "elsewhere" / "autoregressive"
+    folder.mkdir(parents=True)
+    (folder / "Janus-Pro-7B").symlink_to(EMBEDDED)
+    paths = f"elsewhere:\n  base_path: {folder.parent}\n  csd: {folder.name}\n"
+    (base / "extra_model_paths.yaml").write_text(paths)

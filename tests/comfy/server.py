@@ -71,6 +71,8 @@ class ComfyServer:
             self.port = free.getsockname()[1]
         command = [python, "main.py", "--cpu", "--listen", "127.0.0.1", "--port", str(self.port)]
         command += ["--disable-auto-launch", "--disable-api-nodes", "--base-directory", base]
+        if (base / "extra_model_paths.yaml").is_file():
+            command += ["--extra-model-paths-config", base / "extra_model_paths.yaml"]
         if self.version != "0.16.3":  # which reports table errors with a database in memory
             command += ["--database-url", "sqlite:///:memory:"]
         if frontend is not None:

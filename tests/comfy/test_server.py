@@ -78,7 +78,7 @@ def test_templates_are_served_with_a_thumbnail(server):
     assert names == {path.stem for path in API}
 
 
-def test_model_folders_are_listed_behind_the_embedded_model(server):
+def test_folders_of_extra_model_paths_are_listed_behind_the_embedded_model(server):
     options = server.get("/object_info/CSDLoadTarget")["CSDLoadTarget"]["input"]["required"]["model"]
     names = options[0] if isinstance(options[0], list) else options[1]["options"]
     assert names[0] == "embedded"
