@@ -21,11 +21,11 @@ class ImageBudget(AlignmentFilter):
 
         ``worth_i = 1 + f_{i+1} + f_{i+1} f_{i+2} + ...``,  ``f = min(1, p/q)`` at the drafts,
 
-    tokens per unit of drift. A draft is relaxed where ``worth_i * texture_i`` reaches a price that keeps the spending in
-    step with the picture, ``price = exp(urgency * (spent/budget - committed/N))``: behind schedule everything is
+    tokens per unit of drift. A draft is relaxed where ``worth_i * texture_i`` reaches a price that keeps the spending
+    in step with the picture, ``price = exp(urgency * (spent/budget - committed/N))``: behind schedule everything is
     relaxed, ahead of it only the bargains. Early drafts come first, since a later one is only reached through them.
-    ``texture_i = 1 - exp(-H_i / detail)`` with the entropy ``H_i`` in nats holds back where the target law is sharp, that
-    is in outlines and small detail. The last unit is cut so that the budget is never exceeded, for any rule.
+    ``texture_i = 1 - exp(-H_i / detail)`` with the entropy ``H_i`` in nats holds back where the target law is sharp,
+    that is in outlines and small detail. The last unit is cut so that the budget is never exceeded, for any rule.
 
     Args:
         budget: total variation per image, >= 0; 0 keeps everything exact.
