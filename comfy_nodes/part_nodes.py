@@ -8,6 +8,8 @@ from .knobs import Knob
 from .registry import Part
 
 _ALIASES = ["CSD", "speculative decoding", "Jacobi"]
+# Inputs a node got after workflows had been saved with it: optional, so that those without them still run.
+_LATER = {"CSDJacobiDrafter": ("guide", "growth_weight", "growth_decay", "growth_share", "record")}
 
 
 def part_node(part: Part, category: str, socket, output: str) -> type[io.ComfyNode]:
@@ -28,7 +30,7 @@ def part_node(part: Part, category: str, socket, output: str) -> type[io.ComfyNo
                 category=category,
                 description=part.summary,
                 search_aliases=[part.name, part.cls.__name__, output, *_ALIASES],
-                inputs=[widget(knob) for knob in part.knobs],
+                inputs=[widget(knob, knob.name in _LATER.get(part.node_id, ())) for knob in part.knobs],
                 outputs=[socket.Output(display_name=output, tooltip=f"For the {output} socket of the sampler.")],
             )
 
@@ -40,9 +42,9 @@ def part_node(part: Part, category: str, socket, output: str) -> type[io.ComfyNo
     return PartNode
 
 
-def widget(knob: Knob):
-    """The input of a knob."""
-    shared = {"default": knob.default, "tooltip": knob.tooltip}
+def widget(knob: Knob, optional: bool = False):
+    """The input of a knob; one that is ``optional`` may be missing, which leaves the knob at its default."""
+    shared = {"default": knob.default, "tooltip": knob.tooltip, "optional": optional}
     if knob.kind == "choice":
         return io.Combo.Input(knob.name, options=list(knob.choices), **shared)
     if knob.kind == "bool":

@@ -10,6 +10,7 @@ from diffusers.image_processor import VaeImageProcessor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from . import prompts as prompt_texts
+from .automatic_window import AutomaticWindow, is_automatic
 from .checkpoint import check_loaded
 from .checks import require_choice, require_integer
 from .components import AlignmentFilter, Drafter, ModelMixin, Relaxation, complete_parts
@@ -71,6 +72,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
         )
         self.image_processor = VaeImageProcessor(vae_scale_factor=1)
         self._guidance_scale, self._num_timesteps, self._interrupt = 1.0, 0, False
+        self._automatic_window = AutomaticWindow()
         if target is not None:
             adapter_for(target)  # an unsupported model is refused here, not in the first call
             check_loaded(target)
@@ -245,12 +247,15 @@ class CSDAutoregressivePipeline(PipelineLoading):
             raise ValueError("guidance needs negative_prompt_ids or a tokenizer; give them, or guidance_scale=1")
         seeds = image_seeds(len(ids[0]), seed, generator)
         texts = [prompt_texts.per_image(text, len(seeds)) for text in (prompt, negative_prompt)]
-        recipes = make_recipes(self, *texts, seeds, warp, parts, adapter.image_size)
-
         self._interrupt, self._num_timesteps = False, 0
         rows = ids if warp.guided else ids[:2]
         try:
             self._onload()
+            automatic = is_automatic(parts["drafter"])
+            if automatic:
+                batch = PromptBatch(*(row[:batch_size] for row in rows))
+                parts |= {"drafter": self._automatic_window.choose(adapter, batch, warp, parts)}
+            recipes = make_recipes(self, *texts, seeds, warp, parts, adapter.image_size)
             with self.progress_bar(total=len(seeds) * adapter.grid.tokens) as bar:
                 monitor = StepMonitor(self, bar, warp, *callback, adapter.vocabulary)
                 results = self._decode_batches(
@@ -261,9 +266,11 @@ class CSDAutoregressivePipeline(PipelineLoading):
                 images = self.image_processor.postprocess(decode_pixels(adapter, tokens), output_type=output_type)
         finally:
             self.maybe_free_model_hooks()  # also when a callback raised: the memory goes back either way
+        traces = [trace for result in results for trace in result.traces]
+        if automatic:
+            self._automatic_window.learn(parts, warp, traces, adapter.grid.tokens)
         if not return_dict:
             return (images,)
-        traces = [trace for result in results for trace in result.traces]
         complete = len(traces) == len(seeds) and all(result.complete for result in results)
         return CSDPipelineOutput(images, traces, recipes[: len(traces)], complete)
 

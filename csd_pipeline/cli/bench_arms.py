@@ -75,6 +75,8 @@ def parse_arm(text: str) -> ArmText:
             own[key] = value
         elif key == "filter":
             options["filters"] = (*options.get("filters", ()), value)
+        elif key == "draft":
+            options["draft"] = (*options.get("draft", ()), *value.split(","))
         elif key in ("relaxation", "relax"):
             options |= _relaxing(key, value, options)
         else:

@@ -19,12 +19,22 @@ class PartOptions:
 
     preset: str | None = None
     drafter: str | None = None
-    window: int | None = None
+    window: int | str | None = None
     redraw: str | None = None
     init: str | None = None
+    draft: tuple[str, ...] = ()
     relaxation: str | None = None
     relax: tuple[str, ...] = ()
     filters: tuple[str, ...] = ()
+
+
+class WindowOption(click.ParamType):
+    """A number, or the word auto."""
+
+    name = "window"
+
+    def convert(self, value, param, ctx):
+        return value if value == "auto" else click.INT.convert(value, param, ctx)
 
 
 def part_options(command):
@@ -38,9 +48,11 @@ def part_options(command):
     options = (
         click.option("--preset", metavar="NAME", help="Method and numbers by name, see `csd presets`."),
         click.option("--drafter", metavar="NAME", help="Who proposes tokens, see `csd rules`."),
-        click.option("--window", type=int, metavar="N", help="Tokens per forward, drafts included; 1: plain decoding."),
+        click.option("--window", type=WindowOption(), metavar="N|auto",
+                     help="Tokens per forward, drafts included; 1: plain decoding; auto: the fastest, by measurement."),
         click.option("--redraw", metavar="WORD", help="fresh, coupled or gumbel."),
         click.option("--init", metavar="WORD", help="Drafts entering the window: uniform, left, above, mean, ..."),
+        click.option("--draft", multiple=True, metavar="KNOB=VALUE", help="Any knob of the drafter; repeatable."),
         click.option("--relaxation", metavar="NAME", help="Acceptance rule, see `csd rules`."),
         click.option("--relax", multiple=True, metavar="KNOB=VALUE", help="A knob of the rule; repeatable."),
         click.option("--filter", "filters", multiple=True, metavar="NAME[:KNOB=VALUE,...]",
@@ -65,6 +77,7 @@ def choose_parts(options: PartOptions, base: dict) -> dict:
 
     drafting = {name: getattr(options, name) for name in ("window", "redraw", "init")}
     drafting = {name: value for name, value in drafting.items() if value is not None}
+    drafting |= dict(_split_knob(text, "--draft") for text in options.draft)
     relaxing = dict(_split_knob(text, "--relax") for text in options.relax)
     return {
         "drafter": _changed("drafter", DRAFTERS, base["drafter"], options.drafter, drafting),
@@ -123,6 +136,8 @@ def _value(knob: str, text, default):
     if isinstance(default, bool):
         require_choice(knob, text.lower(), _WORDS)
         return _WORDS[text.lower()]
+    if text == "auto":
+        return text  # a word some numbers may be; the class refuses it for the others
     try:
         return int(text) if isinstance(default, int) else float(text)
     except ValueError:

@@ -41,7 +41,7 @@ def describe_registries() -> dict[str, dict[str, dict]]:
     from csd_pipeline.relaxation import RELAXATIONS
 
     exact = {
-        "drafters": lambda cls: "yes, with the relaxation exact",
+        "drafters": lambda cls: "yes, with the relaxation exact and no lossy record",
         "relaxations": lambda cls: "yes" if cls().exact else "no, drift is measured",
         "filters": lambda cls: "where its gate is 0",
     }

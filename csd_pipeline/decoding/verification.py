@@ -144,9 +144,13 @@ def relaxes(relaxation, alignment_filter) -> bool:
     return not relaxation.plain and not _always_closed(alignment_filter)
 
 
-def is_exact(relaxation, alignment_filter) -> bool:
-    """True when the output law is the target law by construction (strength 0, or a filter that never opens)."""
-    return relaxation.exact or _always_closed(alignment_filter)
+def is_exact(relaxation, alignment_filter, drafter) -> bool:
+    """True when the output law is the target law by construction (strength 0, or a filter that never opens).
+
+    A drafter that records a wrong law does no harm where tokens are compared instead of laws.
+    """
+    faithful = drafter.exact or (drafter.shares_noise and not relaxes(relaxation, alignment_filter))
+    return faithful and (relaxation.exact or _always_closed(alignment_filter))
 
 
 def _always_closed(alignment_filter) -> bool:

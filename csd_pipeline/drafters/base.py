@@ -38,12 +38,15 @@ class Drafter(SchedulerMixin, ConfigMixin):
     Attributes:
         shares_noise: drafts are drawn with the very noise plain decoding would use, so that an exact run can compare
             tokens instead of laws and returns the same picture as plain decoding.
+        exact: the law recorded for a draft is the one it was really drawn from, so that an exact rule keeps the target
+            law.
     """
 
     config_name = "drafter_config.json"
     order = 1
     source: str = ""
     shares_noise = False
+    exact = True
 
     @property
     def window(self) -> int:

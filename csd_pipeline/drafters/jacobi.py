@@ -6,17 +6,21 @@ import torch
 from diffusers.configuration_utils import register_to_config
 from torch import Tensor
 
-from csd_pipeline.checks import require_choice, require_integer
+from csd_pipeline.checks import require_at_least, require_between, require_choice, require_integer, require_positive
 from csd_pipeline.decoding.noise import Purpose
 from csd_pipeline.decoding.sampling import draw_by_inverse_cdf, draw_by_race, force_tokens, residual
 from csd_pipeline.decoding.state import DecodingState
-from csd_pipeline.decoding.verification import Verification
+from csd_pipeline.decoding.verification import Verification, at_drafts
 from csd_pipeline.decoding.window import Window
 
 from .base import Drafter, DraftRun
 from .entry import ENTRIES, EntryLaws
+from .growth_guide import GrowthGuide, fit, slide
+from .window_choice import AUTO, WINDOWS
 
 REDRAWS = ("fresh", "coupled", "gumbel")
+GUIDES = ("none", "growth")
+RECORDS = ("exact", "lossy")
 
 
 class JacobiDrafter(Drafter):
@@ -26,8 +30,13 @@ class JacobiDrafter(Drafter):
     become their recorded laws. Departures from released loops: the recorded law is always the law really used (kept
     tokens of a coupled redraw record ``p``), and every image advances by its own length.
 
+    A guide (SJD-VP, arXiv 2603.27115) draws from a law ``g`` instead, which favours tokens whose probability has grown
+    from pass to pass. The formula of ``g`` is this project's: the paper's was not at hand.
+
     Args:
-        window: tokens per target forward, >= 1: one committed token and ``window - 1`` drafts. 1 is plain decoding.
+        window: tokens per target forward, >= 1: one committed token and ``window - 1`` drafts. 1 is plain decoding. The
+            word auto lets the pipeline choose it in every call, from the measured time of a forward
+            and the drafts accepted so far; recipes hold the number.
         redraw: ``"fresh"`` independent draws (SJD); ``"coupled"`` keeps a draft as often as its new law allows
             (maximal coupling); ``"gumbel"`` position-indexed noise, which makes an exact run return the very picture
             of plain decoding.
@@ -35,36 +44,76 @@ class JacobiDrafter(Drafter):
             (``"left"``), above (``"above"``) or the mean of both (``"mean"``); ``"left-copy"`` / ``"above-copy"``
             repeat a token (point mass). A neighbour that has no law yet is replaced by the nearest position to the
             left or above that has one; in the first row, where nothing is above, the newest token is repeated.
+        guide: ``"none"`` draws from ``p``; ``"growth"`` from ``(p + growth_weight m) / (1 + growth_weight sum m)``,
+            where ``m`` sums up how much a token's probability has grown in consecutive passes.
+        growth_weight: >= 0; 0 is no guide. More than about 1 costs acceptance.
+        growth_decay: in (0, 1], what is left of earlier growth after a pass.
+        growth_share: in (0, 1], share of the possible tokens, the most probable ones, that are favoured.
+        record: law recorded for guided drafts: ``"exact"`` is the one they were drawn from, so that decoding stays
+            exact; ``"lossy"`` is ``p``, which accepts growing tokens more often and changes the output law. The ledger
+            of drift does not see that change.
 
     Raises:
-        ValueError: ``window`` < 1, or an unknown ``redraw`` or ``init``.
+        ValueError: a number outside its range, or an unknown ``redraw``, ``init``, ``guide`` or ``record``.
     """
 
-    source = "arXiv 2410.01699, 2510.24211"
+    source = "arXiv 2410.01699, 2510.24211, 2603.27115"
 
     @register_to_config
-    def __init__(self, window: int = 16, redraw: str = "coupled", init: str = "mean"):
-        require_integer("window", window, 1)
+    def __init__(
+        self,
+        window: int | str = 16,
+        redraw: str = "coupled",
+        init: str = "mean",
+        guide: str = "none",
+        growth_weight: float = 1.0,
+        growth_decay: float = 0.8,
+        growth_share: float = 0.1,
+        record: str = "exact",
+    ):
+        if window != AUTO:
+            require_integer("window", window, 1)
         require_choice("redraw", redraw, REDRAWS)
         require_choice("init", init, ENTRIES)
+        require_choice("guide", guide, GUIDES)
+        require_at_least("growth_weight", growth_weight, 0)
+        for name, value in (("growth_decay", growth_decay), ("growth_share", growth_share)):
+            require_positive(name, value)
+            require_between(name, value, 0, 1)
+        require_choice("record", record, RECORDS)
+
+    @property
+    def window(self) -> int:
+        """Tokens per target forward; the largest there may be, as long as an automatic one is not chosen."""
+        return WINDOWS[-1] if self.config.window == AUTO else self.config.window
 
     @property
     def shares_noise(self) -> bool:
         return self.config.redraw == "gumbel"
 
+    @property
+    def guided(self) -> bool:
+        """Whether drafts are drawn from any other law than ``p``."""
+        return self.config.guide != "none" and self.config.growth_weight > 0
+
+    @property
+    def exact(self) -> bool:
+        return not self.guided or self.config.record == "exact" or self.config.window == 1
+
     def begin(self, state: DecodingState) -> JacobiRun:
-        return JacobiRun(
-            self.config.window,
-            self.config.redraw,
-            EntryLaws(self.config.init, state, min(self.config.window, state.grid.tokens)),
-        )
+        config = self.config
+        guide = GrowthGuide(config.growth_weight, config.growth_decay, config.growth_share) if self.guided else None
+        entry = EntryLaws(config.init, state, min(self.window, state.grid.tokens))
+        return JacobiRun(self.window, config.redraw, entry, guide, config.record)
 
 
 class JacobiRun(DraftRun):
     """Surviving drafts of the last window, and how many of them each image has."""
 
-    def __init__(self, window: int, redraw: str, entry: EntryLaws):
-        self.window, self.redraw, self.entry = window, redraw, entry
+    def __init__(
+        self, window: int, redraw: str, entry: EntryLaws, guide: GrowthGuide | None = None, record: str = "exact"
+    ):
+        self.window, self.redraw, self.entry, self.guide, self.record = window, redraw, entry, guide, record
         self.drafts: Tensor | None = None  # [B, T] int64
         self.laws: Tensor | None = None  # [B, T, V]
         self.surviving: Tensor | None = None  # [B] int64
@@ -76,7 +125,7 @@ class JacobiRun(DraftRun):
         slot = torch.arange(length, device=state.tokens.device)
         positions = state.upcoming(length + 1)[:, :-1]
         kept = slot < self.surviving[:, None]
-        drafts, laws = _fit(self.drafts, length), _fit(self.laws, length)
+        drafts, laws = fit(self.drafts, length), fit(self.laws, length)
         entry_laws = self.entry.laws(state, positions, drafts, self.surviving)
         forced = state.forced(positions)
         if forced is not None:
@@ -94,40 +143,41 @@ class JacobiRun(DraftRun):
         if self.window == 1:
             return  # plain decoding: nothing is ever drafted
         self.entry.record(window)
-        drafts = self._redraw(state, window, outcome)
-        last = drafts.shape[1] - 1
-        source = (outcome.accepted[:, None] + 1 + torch.arange(last + 1, device=drafts.device)).clamp(max=last)
-        self.drafts = drafts.gather(1, source)
-        self.laws = window.target_laws.gather(1, source[..., None].expand_as(window.target_laws))
+        laws = window.target_laws if self.guide is None else self.guide.laws(window, outcome.accepted)
+        self.drafts = slide(self._redraw(state, window, outcome, laws), outcome.accepted)
+        self.laws = slide(laws if self.record == "exact" else window.target_laws, outcome.accepted)
         self.surviving = window.lengths - outcome.accepted
 
-    def _redraw(self, state: DecodingState, window: Window, outcome: Verification) -> Tensor:
-        """[B, L+1] new drafts from the target laws of this pass; only those behind the first rejection are used."""
-        laws, spoiled = window.target_laws, outcome.spoiled
+    def _redraw(self, state: DecodingState, window: Window, outcome: Verification, laws: Tensor) -> Tensor:
+        """[B, L+1] new drafts from the laws [B, L+1, V]; only those behind the first rejection are used."""
+        spoiled = outcome.spoiled
         if self.redraw == "gumbel" and spoiled is None:
-            if outcome.choice is not None:
+            if outcome.choice is not None and self.guide is None:
                 return outcome.choice
             return draw_by_race(laws, state.noise.gumbel(window.positions, laws.shape[-1]))
         uniform = state.noise.uniform(window.positions, Purpose.REDRAW, state.passes)
         if self.redraw != "coupled" or window.drafts.shape[1] == 0:
             return draw_by_inverse_cdf(laws, uniform)
-        # Accept-or-repair with the plain rule at every slot: the new draft has law p and equals the old one as often as
-        # any coupling can make it. The slot after the last real draft never held one.
+        # Accept-or-repair with the plain rule at every slot: the new draft has its law and equals the old one as often
+        # as any coupling can make it. The slot after the last real draft never held one.
         repairable = window.valid if spoiled is None else window.valid & ~spoiled
-        repair = torch.where(repairable[..., None], residual(window.p, window.q), window.p)
+        repair = torch.where(repairable[..., None], residual(laws[:, :-1], window.q), laws[:, :-1])
         drawn = draw_by_inverse_cdf(torch.cat([repair, laws[:, -1:]], 1), uniform)
-        return torch.cat([torch.where(outcome.kept, window.drafts, drawn[:, :-1]), drawn[:, -1:]], 1)
+        kept = outcome.kept if self.guide is None else self._kept(state, window, laws) & repairable
+        return torch.cat([torch.where(kept, window.drafts, drawn[:, :-1]), drawn[:, -1:]], 1)
+
+    def _kept(self, state: DecodingState, window: Window, laws: Tensor) -> Tensor:
+        """[B, L] the accept decision against the guided laws.
+
+        Behind a rejection the uniforms of verification had no say in what was committed, so they can be used again.
+        """
+        uniform = state.noise.uniform(window.positions, Purpose.VERIFY, state.passes)[:, :-1]
+        return uniform * window.q_draft < at_drafts(laws[:, :-1], window.drafts)
 
     def keep(self, rows: Tensor) -> None:
         if self.drafts is None:
             return
         self.drafts, self.laws, self.surviving = self.drafts[rows], self.laws[rows], self.surviving[rows]
         self.entry.keep(rows)
-
-
-def _fit(values: Tensor, length: int) -> Tensor:
-    """Cut or zero-pad dimension 1 to ``length``."""
-    missing = length - values.shape[1]
-    if missing <= 0:
-        return values[:, :length]
-    return torch.cat([values, values.new_zeros(values.shape[0], missing, *values.shape[2:])], 1)
+        if self.guide is not None:
+            self.guide.keep(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from csd_pipeline.automatic_window import is_automatic
 from csd_pipeline.checks import require_choice
 from csd_pipeline.drafters import JacobiDrafter
 from csd_pipeline.relaxation import Exact
@@ -25,7 +26,7 @@ class Arm:
         seed_offset: added to every seed (to see how much plain decoding itself varies).
 
     Raises:
-        ValueError: unknown loop, or a method the naive loop does not know.
+        ValueError: unknown loop, an automatic window, or a method the naive loop does not know.
     """
 
     name: str
@@ -35,6 +36,8 @@ class Arm:
 
     def __post_init__(self):
         require_choice("loop", self.loop, LOOPS)
+        if is_automatic(self.parts["drafter"]):
+            raise ValueError(f"arm {self.name!r}: a comparison needs windows that stay; give a number instead of auto")
         if self.loop == "naive":
             check_released(**self.parts)
 

@@ -34,7 +34,8 @@ def test_the_long_forms_say_the_same():
 
 
 def test_a_preset_is_changed_knob_by_knob():
-    (arm,) = build("balanced:lam=0.25 redraw=fresh filter=none")
+    (arm,) = build("balanced:lam=0.25 redraw=fresh filter=none draft=guide=growth,record=lossy")
+    assert (arm.parts["drafter"].config.guide, arm.parts["drafter"].config.record) == ("growth", "lossy")
     assert arm.parts["relaxation"].config.lam == 0.25 and arm.parts["alignment_filter"] is None
     assert arm.parts["drafter"].config.redraw == "fresh" and arm.parts["drafter"].config.init == "mean"
 
@@ -74,6 +75,7 @@ def test_default_arms_build_and_the_naive_one_has_a_twin():
         ("balanced windw=4", "'windw=4' .did you mean 'window'.. is no OPTION=VALUE"),
         ("balanced coupled", "'coupled' is no OPTION=VALUE; known: preset, drafter, window"),
         ("balanced window=0", "window must be an integer >= 1, got 0"),
+        ("balanced window=auto", "a comparison needs windows that stay; give a number instead of auto"),
         ("balanced redraw=couple", "did you mean 'coupled'"),
         ("balanced loop=naiv", "did you mean 'naive'"),
         ("balanced loop=naive", "loop=naive repeats released loops"),

@@ -12,6 +12,7 @@ from csd_pipeline.cli import run
 from csd_pipeline.cli.files import Destination
 from csd_pipeline.cli.jobs import plan_images
 from csd_pipeline.decoding.trace import TraceRecorder
+from csd_pipeline.drafters.window_choice import WINDOWS
 from csd_pipeline.picture_file import read_recipe, save_picture
 from csd_pipeline.sources import MODELS
 
@@ -90,6 +91,25 @@ def test_from_draws_the_same_tokens_beside_the_first_picture(drawn, csd):
     assert read_recipe(again) == read_recipe(picture)
     with Image.open(again) as a, Image.open(picture) as b:
         assert a.tobytes() == b.tobytes()
+
+
+def test_an_automatic_window_is_drawn_again_with_its_number(csd, tmp_path):
+    result = csd("generate", "snowman", "--window", "auto", "--preset", "balanced", "--seed", 1)
+    assert result.exit_code == 0, result.output
+    recipe = read_recipe(tmp_path / "snowman-1.png")
+    assert recipe["drafter"]["window"] in WINDOWS
+    again = csd("generate", "--from", "snowman-1.png", "-o", "again.png")
+    assert again.stderr == "the same tokens as in the given picture\n"
+    assert read_recipe(tmp_path / "again.png") == recipe
+    refused = csd("generate", "snowman", "--window", "auto", "--seed", 1, "--resume", "-o", "out/")
+    assert refused.exit_code != 0 and "give --window a number instead of auto" in refused.output
+
+
+def test_a_lossy_record_is_not_called_exact(csd):
+    lossy = ("--draft", "guide=growth", "--draft", "record=lossy", "--redraw", "coupled")
+    result = csd("generate", "snowman", "--preset", "exact", *lossy, "--seed", 2)
+    assert result.exit_code == 0, result.output
+    assert not result.stdout.rstrip().endswith("exact")
 
 
 def test_exact_methods_say_so(csd, tmp_path):

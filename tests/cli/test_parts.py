@@ -1,7 +1,8 @@
+import click
 import pytest
 
 from csd_pipeline.alignment import CombinedFilter, DriftBudget, TVFilter
-from csd_pipeline.cli.parts import PartOptions, choose_parts, knob_text
+from csd_pipeline.cli.parts import PartOptions, WindowOption, choose_parts, knob_text
 from csd_pipeline.presets import build_parts, preset_names, read_preset
 from csd_pipeline.recipe import describe, rebuild_parts
 
@@ -16,10 +17,19 @@ def test_without_options_the_parts_stay():
 
 
 def test_a_knob_changes_alone():
-    drafter = parts_of("fast", window=5)["drafter"]
-    assert describe(drafter) == {"_class_name": "JacobiDrafter", "window": 5, "redraw": "coupled", "init": "mean"}
+    fast = describe(parts_of("fast")["drafter"])
+    assert fast["window"] != 5
+    drafter = parts_of("fast", window=5, draft=("guide=growth", "growth_weight=2"))["drafter"]
+    assert describe(drafter) == fast | {"window": 5, "guide": "growth", "growth_weight": 2.0}
     relaxation = parts_of("fast", relax=("relax_fresh=yes",))["relaxation"]
     assert (relaxation.config.lam, relaxation.config.relax_fresh) == (0.5, True)
+
+
+def test_a_window_may_be_automatic():
+    assert parts_of("fast", window="auto")["drafter"].config.window == "auto"
+    assert [WindowOption().convert(text, None, None) for text in ("auto", "12")] == ["auto", 12]
+    with pytest.raises(click.BadParameter, match="'wide' is not a valid integer"):
+        WindowOption().convert("wide", None, None)
 
 
 def test_another_rule_starts_from_its_own_defaults():
@@ -45,10 +55,14 @@ def test_filters_combine_replace_and_go():
     [
         ({"drafter": "jacoby"}, "did you mean 'jacobi'"),
         ({"window": 0}, "window must be an integer >= 1, got 0"),
+        ({"window": "wide"}, "window must be a number like 16, got 'wide'"),
         ({"redraw": "gumble"}, "did you mean 'gumbel'"),
+        ({"draft": ("redrow=fresh",)}, "did you mean 'redraw'"),
+        ({"draft": ("guide",)}, "--draft takes KNOB=VALUE"),
         ({"relaxation": "entropi"}, "did you mean 'entropy'"),
         ({"relaxation": "entropy", "relax": ("lamb=1",)}, "did you mean 'lam'"),
         ({"relaxation": "entropy", "relax": ("lam=-1",)}, "lam must be a number >= 0"),
+        ({"relaxation": "entropy", "relax": ("lam=auto",)}, "lam must be a number >= 0, got 'auto'"),
         ({"relaxation": "entropy", "relax": ("lam=much",)}, "lam must be a number like 0.5, got 'much'"),
         ({"relaxation": "entropy", "relax": ("lam",)}, "--relax takes KNOB=VALUE"),
         ({"relax": ("relax_fresh=maybe",)}, "unknown relax_fresh 'maybe'"),

@@ -1,0 +1,88 @@
+"""Chooses the window of a call from the time of this target's forwards and the pictures drawn so far."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import torch
+
+from .decoding import Warp
+from .drafters import Drafter
+from .drafters.window_choice import AUTO, WINDOWS, AcceptanceRecord, choose_window
+from .recipe import describe
+from .targets import PromptBatch
+
+_FORWARDS = 3  # timed per window, after one that warms up; the fastest counts
+
+
+class AutomaticWindow:
+    """What a pipeline remembers for ``window="auto"``: seconds per forward and batch size, acceptance per method.
+
+    A wider window also lets drafts ripen longer, so that what was accepted at one width only roughly tells what will be
+    at another; the pictures drawn at the new one correct that.
+    """
+
+    def __init__(self):
+        self._seconds: dict[tuple, dict[int, float]] = {}
+        self._records: dict[str, AcceptanceRecord] = {}
+
+    def choose(self, adapter, prompt: PromptBatch, warp: Warp, parts: dict) -> Drafter:
+        """The drafter of ``parts`` with a window of numbers; the first call with a batch size times a few forwards.
+
+        Args:
+            adapter: of the target, which is on its device.
+            prompt: of one batch.
+            warp: its time is part of a pass.
+            parts: ``drafter`` and the other parts of the call.
+        """
+        key = (type(adapter.model), str(prompt.ids.device), str(adapter.model.dtype), len(prompt.rows()[0]))
+        key += (prompt.images, adapter.image_size)
+        if key not in self._seconds:
+            self._seconds[key] = time_forwards(adapter, prompt, warp)
+        seconds = self._seconds[key]
+        record = self._records.get(_method(parts, warp), AcceptanceRecord())
+        window = choose_window(seconds, record.rates(max(seconds)))
+        drafter = parts["drafter"]
+        knobs = {name: value for name, value in describe(drafter).items() if not name.startswith("_")}
+        return type(drafter)(**knobs | {"window": window})
+
+    def learn(self, parts: dict, warp: Warp, traces: list, total: int) -> None:
+        """Enter what was accepted in the finished images of a call, drawn with the drafter :meth:`choose` gave."""
+        record = self._records.setdefault(_method(parts, warp), AcceptanceRecord())
+        for trace in traces:
+            if trace.tokens == total:
+                record.add(trace.accepted, parts["drafter"].window, total)
+
+
+def is_automatic(drafter: Drafter) -> bool:
+    return drafter.config.get("window") == AUTO
+
+
+def time_forwards(adapter, prompt: PromptBatch, warp: Warp) -> dict[int, float]:
+    """Seconds of one forward and its laws by window, in the middle of an image, on a session of its own."""
+    total = adapter.grid.tokens
+    windows = [window for window in WINDOWS if window <= total]
+    session = adapter.open(prompt, windows[-1])
+    session.prefill()
+    middle = max(1, total // 2)
+    committed = torch.full((prompt.images,), middle, device=prompt.ids.device)
+    return {window: min(_forwards(session, warp, committed, middle, window)) for window in windows}
+
+
+def _forwards(session, warp: Warp, committed: torch.Tensor, longest: int, window: int) -> list[float]:
+    tokens = torch.zeros(len(committed), window, dtype=torch.int64, device=committed.device)
+    seconds = []
+    for _ in range(_FORWARDS + 1):
+        started = time.perf_counter()
+        laws = warp.laws(session.step(tokens, committed, longest), images=len(committed))
+        laws.sum().item()  # the device has to be done
+        seconds.append(time.perf_counter() - started)
+    return seconds[1:]
+
+
+def _method(parts: dict, warp: Warp) -> str:
+    """Everything but the window that decides how far drafts are accepted."""
+    described = {name: describe(part) for name, part in parts.items()}
+    described["drafter"] = described["drafter"] | {"window": None}
+    return json.dumps([described, warp.guidance_scale, warp.temperature, warp.top_k, warp.top_p], default=str)
