@@ -14,6 +14,7 @@ sys.path[:0] = [tree, repository]
 sys.argv = ["main.py", "--cpu", "--disable-api-nodes"]
 import comfy.options
 comfy.options.enable_args_parsing()
+import utils.extra_config  # as main.py: before another module of that name is found
 import comfy.model_management as management
 import folder_paths
 folder_paths.add_model_folder_path("csd", "/nowhere")
