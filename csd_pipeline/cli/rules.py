@@ -21,8 +21,8 @@ def rules(as_json: bool) -> None:
     for kind, parts in table.items():
         click.echo(click.style(kind, bold=True))
         for name, part in parts.items():
-            click.echo(f"  {name:<10}{part['summary']}")
-            click.echo(f"  {'':<10}{part['class']}, {part['source']}; exact: {part['exact']}")
+            click.echo(f"  {name:<14}{part['summary']}")
+            click.echo(f"  {'':<14}{part['class']}, {part['source']}; exact: {part['exact']}")
             if part["departures"]:
                 text, indent = "departs: " + part["departures"], " " * 12
                 click.echo(
