@@ -36,7 +36,7 @@ class AutomaticWindow:
             warp: its time is part of a pass.
             parts: ``drafter`` and the other parts of the call.
         """
-        key = (type(adapter.model), str(prompt.ids.device), str(adapter.model.dtype), len(prompt.rows()[0]))
+        key = (id(adapter.model), str(prompt.ids.device), str(adapter.model.dtype), len(prompt.rows()[0]))
         key += (prompt.images, adapter.image_size)
         if key not in self._seconds:
             self._seconds[key] = time_forwards(adapter, prompt, warp)
