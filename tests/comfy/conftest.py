@@ -7,10 +7,7 @@ import pytest
 from editor import Editor, launch
 from models import lay_out_models
 from playwright.sync_api import sync_playwright
-from server import start
-
-OLDEST, NEWEST = ("ComfyUI-0.16.3", None), ("ComfyUI", None)
-NEWEST_FRONTEND = ("ComfyUI", "frontend-1.58.1")
+from server import NEWEST, OLDEST, start
 
 
 def started(folder: Path, tree: str, frontend: str | None):
@@ -26,8 +23,9 @@ def server(request, tmp_path_factory):
     yield from started(tmp_path_factory.mktemp("server"), *request.param)
 
 
-@pytest.fixture(scope="session", params=[NEWEST, NEWEST_FRONTEND], ids=["frontend-1.47.12", "frontend-1.58.1"])
+@pytest.fixture(scope="session")
 def page_server(request, tmp_path_factory):
+    """The server of the page; a module of tests says with which front-end, by indirect parameters."""
     yield from started(tmp_path_factory.mktemp("page-server"), *request.param)
 
 

@@ -20,6 +20,8 @@ import websocket
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACK = "csd-pipeline"  # the folder a clone has in custom_nodes
 NOT_IN_A_CLONE = (".git", "__pycache__", ".*_cache", ".venv", "build", "dist", "*.egg-info", "outputs")
+OLDEST, NEWEST = ("ComfyUI-0.16.3", None), ("ComfyUI", None)  # tree, front-end; those .ci/comfy sets up
+NEWEST_FRONTEND = ("ComfyUI", "frontend-1.58.1")
 START_LIMIT, RUN_LIMIT = 600, 600  # seconds; only to end a hung test
 PREVIEW, PREVIEW_WITH_METADATA = 1, 4  # types of binary WebSocket messages
 

@@ -199,7 +199,7 @@ TEMPLATES = {
     "4-drift-budget": Template(SWEEP, {"note": note(SWEEP)} | start(prompt="rocket at starry night") | sweep()),
     "5-rules-side-by-side": Template(
         RULES,
-        {"note": note(RULES)} | start(prompt="lion at sunset") | rules(("exact", "entropy", "annealed", "neighbour")),
+        {"note": note(RULES)} | start(prompt="ghost at sunset") | rules(("exact", "entropy", "annealed", "neighbour")),
     ),
     "6-janus-pro-7b": Template(
         JANUS,
