@@ -70,15 +70,16 @@ def janus_tokenizer(roles: bool = True) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", BOS)])
-    return PreTrainedTokenizerFast(
+    wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<pad>",
         bos_token="<bos>",
         eos_token="<eos>",
         unk_token="<unk>",
-        extra_special_tokens=special[3:],
         padding_side="left",
     )
+    wrapped.add_special_tokens({"additional_special_tokens": special[3:]})  # a name versions 4 and 5 both know
+    return wrapped
 
 
 def left_padded(*prompts: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
