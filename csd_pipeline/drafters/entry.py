@@ -103,11 +103,12 @@ def _free_positions(state: DecodingState) -> Tensor | None:
 
 def _uniform_law(state: DecodingState) -> Tensor:
     """[V] the same for every token that is forced nowhere."""
-    law = torch.ones(state.vocabulary, device=state.tokens.device)
+    law = torch.ones(state.vocabulary + 1, device=state.tokens.device)  # one more, for positions that force nothing
     if state.grid.forced is not None:
         marks = state.grid.forced.to(law.device)
-        law[marks[marks >= 0]] = 0.0
-        law = law if law.any() else torch.ones_like(law)
+        law = law.scatter(0, torch.where(marks >= 0, marks, state.vocabulary), 0.0)
+    law = law[:-1]
+    law = torch.where(law.sum() > 0, law, 1.0)  # everything is forced somewhere: then nothing can be left out
     return law / law.sum()
 
 
