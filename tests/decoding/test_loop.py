@@ -32,7 +32,7 @@ def target_law(model, warp, prompt=0):
 MODES = [("fresh", "mean"), *(("coupled", init) for init in ENTRIES), ("gumbel", "mean"), ("gumbel", "above-copy")]
 
 
-@pytest.mark.parametrize(("window", "base"), zip((2, 3, 5), SEED_BASES, strict=True))
+@pytest.mark.parametrize(("window", "base"), list(zip((2, 3, 5), SEED_BASES, strict=True)))
 @pytest.mark.parametrize(("redraw", "init"), MODES)
 def test_exact_modes_sample_the_target_law(redraw, init, window, base):
     drafter = JacobiDrafter(window, redraw, init)
@@ -60,7 +60,7 @@ WIDE = ToyTarget(3, 2, 2, scale=1.2, seed=2)  # 81 sequences of 4 tokens
 
 
 @pytest.mark.parametrize(
-    ("warp", "redraw"), zip(WARPS, ["coupled", "fresh", "coupled", "gumbel", "coupled"], strict=True)
+    ("warp", "redraw"), list(zip(WARPS, ["coupled", "fresh", "coupled", "gumbel", "coupled"], strict=True))
 )
 def test_exact_modes_sample_the_warped_law(warp, redraw):
     result = run_toy(WIDE, JacobiDrafter(3, redraw, "above"), seeds_from(5, COUNT), warp=warp)
