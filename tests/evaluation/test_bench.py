@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 
 from csd_pipeline import CSDAutoregressivePipeline
@@ -53,7 +55,9 @@ def test_seconds_lie_inside_each_other_and_memory_is_known_for_every_arm(bench, 
 def test_forwards_are_those_of_the_model(bench, runs):
     calls = []
     hook = bench.adapter.language_model.register_forward_hook(lambda *_: calls.append(1))
-    for run in (bench.decode(Arm("x", RELAXED), PROMPTS[0], 9), bench.decode_with_transformers(PROMPTS[0], 9)):
+    ours, theirs = partial(bench.decode, Arm("x", RELAXED)), bench.decode_with_transformers
+    for decode in (ours, theirs):
+        run = decode(PROMPTS[0], 9)
         assert run.nfe == len(calls) - 1 and run.tokens.shape == (1, 256)
         calls.clear()
     hook.remove()
