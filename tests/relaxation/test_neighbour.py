@@ -178,11 +178,12 @@ def test_the_embedded_model_reports_its_drift():
     pipeline = CSDAutoregressivePipeline.from_pretrained("embedded")
     pipeline.set_progress_bar_config(disable=True)
     pipeline.register_modules(drafter=JacobiDrafter(window=32), relaxation=NeighbourRelaxation(10, 1.0))
-    relaxed = pipeline("a red apple on white", seed=3, output_type="latent").traces[0]
+    call = {"prompt": "panda on grass", "seed": 3, "num_images_per_prompt": 6, "output_type": "latent"}
+    relaxed = pipeline(**call).traces
     pipeline.register_modules(relaxation=NeighbourRelaxation(0))
-    exact = pipeline("a red apple on white", seed=3, output_type="latent").traces[0]
-    assert exact.drift == 0 < relaxed.drift and relaxed.tokens == exact.tokens
-    assert relaxed.nfe < exact.nfe
+    exact = pipeline(**call).traces
+    assert all(trace.drift == 0 for trace in exact) and all(trace.drift > 0 for trace in relaxed)
+    assert sum(trace.nfe for trace in relaxed) < sum(trace.nfe for trace in exact)
 
 
 def test_strength_zero_is_exact():
