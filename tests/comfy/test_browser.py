@@ -43,7 +43,8 @@ def check_template(editor, name: str, screenshot: str) -> None:
     assert without_meta(editor.prompt()) == without_meta(twin)
     outputs = editor.run()
     saved = [entry for output in outputs.values() for entry in output.get("images", ())]
-    assert editor.script(SHOWN) >= len(saved) > 0
+    assert saved
+    editor.page.wait_for_function(f"() => ({SHOWN})() >= {len(saved)}", timeout=60_000)  # the page hears of them later
     fit(editor)
     editor.screenshot(screenshot)
     samplers = sum(node["type"] == "CSDSampler" for node in editor.graph()["nodes"])
