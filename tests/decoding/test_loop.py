@@ -4,9 +4,8 @@ import itertools
 
 import pytest
 import torch
-from helpers import SEED_BASES, emitted, law_p_value, open_toy, run_toy, seeds_from
+from helpers import SEED_BASES, OperatorLog, emitted, law_p_value, open_toy, run_toy, seeds_from
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from csd_pipeline.alignment import DriftBudget, TVFilter
 from csd_pipeline.decoding import NonFiniteLogits, Warp, decode
@@ -467,30 +466,13 @@ class HostReads(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class HostReadOps(TorchDispatchMode):
-    """The same, below Python: scalar reads, and operators whose output size depends on values."""
-
-    NAMES = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "repeat_interleave", "equal", "is_nonzero")
-
-    def __init__(self):
-        super().__init__()
-        self.calls = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket.__name__
-        boolean_index = name == "index" and any(i is not None and i.dtype == torch.bool for i in args[1])
-        if boolean_index or any(name.startswith(n) for n in self.NAMES):
-            self.calls.append(name)
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("alignment_filter", [None, TVFilter(0.5) & DriftBudget(0.1)])
 @pytest.mark.parametrize(("redraw", "init"), MODES)
 def test_at_most_one_host_read_per_pass(redraw, init, alignment_filter):
     for model, adapter in ((LONG, None), (forced_model(), ForcedAdapter)):
         adapter = adapter and adapter(model)
         warp, rule = Warp(guidance_scale=2, top_k=2, top_p=0.9), EntropyRelaxation(0.5)
-        with HostReads() as reads, HostReadOps() as operators:
+        with HostReads() as reads, OperatorLog() as operators:
             result = run_toy(
                 model,
                 JacobiDrafter(4, redraw, init),
@@ -502,7 +484,7 @@ def test_at_most_one_host_read_per_pass(redraw, init, alignment_filter):
             )
         passes = max(trace.nfe for trace in result.traces) + 1
         assert reads.calls.count("tolist") >= passes
-        assert len(reads.calls) + len(operators.calls) <= passes + 2  # the maps are read once, at the end
+        assert len(reads.calls) + len(operators.host_reads) <= passes + 2  # the maps are read once, at the end
 
 
 def test_passes_are_counted_at_the_call():
