@@ -7,6 +7,7 @@ It knows no model, no drafter and no rule by name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -159,14 +160,14 @@ def _laws(warp: Warp, logits: Tensor, state: DecodingState, window: Window) -> T
 
 def _read_counts(state: DecodingState, window: Window) -> list[int]:
     """The one host read of a pass: committed tokens per image, and whether the laws were numbers."""
-    sound = torch.isfinite(window.target_laws[..., 0]).all().long()
-    *counts, sound = torch.cat([state.committed, sound.view(1)]).tolist()
-    if not sound:
+    sound = window.target_laws[..., 0].sum()  # laws are probabilities or not numbers
+    *counts, sound = torch.cat([state.committed.float(), sound.view(1)]).tolist()
+    if not math.isfinite(sound):
         raise NonFiniteLogits(
             "the target's logits are not finite: half precision may have overflowed (load the target with "
             "dtype=torch.bfloat16 or torch.float32), or guidance_scale or temperature is extreme"
         )
-    return counts
+    return [int(count) for count in counts]  # far below 2**24, so exact in float32
 
 
 def _keep(rows: list[int], index: Tensor, session: TargetSession, state: DecodingState, draft_run) -> Tensor:

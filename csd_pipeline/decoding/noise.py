@@ -15,6 +15,8 @@ from torch import Tensor
 
 from csd_pipeline.names import SEEDS
 
+from .indexing import take
+
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -39,24 +41,29 @@ class Purpose(IntEnum):
 def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
     """Four 32-bit words per counter; all arguments are int64 tensors holding 32-bit words, broadcast together.
 
-    The even and the odd words travel stacked, [2, ...], which halves the number of operations. Products of two 32-bit
-    words wrap in int64, but the low and the high word extracted by masking are still right.
+    The even and the odd words travel stacked, [2, ...], which halves the number of operations; every round swaps the
+    two rows, instead of moving them back. Products of two 32-bit words wrap in int64, but the low and the high word
+    extracted by masking are still right.
     """
     c0, c1, c2, c3 = torch.broadcast_tensors(*counter)
     even, odd, keys = torch.stack([c0, c2]), torch.stack([c1, c3]), torch.stack(torch.broadcast_tensors(*key))
     keys = keys.view(2, *(1,) * (c0.dim() - keys.dim() + 1), *keys.shape[1:])
-    multipliers, weyl = (words.view(2, *(1,) * c0.dim()) for words in _constants(c0.device))
+    multipliers, weyl = (words.view(-1, 2, *(1,) * c0.dim()) for words in _constants(c0.device))
+    round_keys = (keys + weyl).bitwise_and_(_MASK)  # [rounds, 2, ...]
+    round_keys[0::2] = round_keys[0::2].flip(1)
     for number in range(_ROUNDS):
-        product = even * multipliers
-        high, low = ((product >> 32) & _MASK).flip(0), (product & _MASK).flip(0)
-        even, odd = high ^ odd ^ ((keys + number * weyl) & _MASK), low
+        product = even * multipliers[number % 2]
+        even = (product >> 32).bitwise_xor_(odd.flip(0)).bitwise_xor_(round_keys[number]).bitwise_and_(_MASK)
+        odd = product.bitwise_and_(_MASK)
     return even[0], odd[0], even[1], odd[1]
 
 
 @cache
 def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Multipliers and key increments [2]; copied to a device once, a copy in every pass would make it wait."""
-    return torch.tensor(_MULTIPLIERS, device=device), torch.tensor(_WEYL, device=device)
+    """Multipliers [2, 2] (in order, swapped) and key increments [rounds, 2]; copied to a device once, a copy in every
+    pass would make it wait."""
+    increments = [[word * number for word in _WEYL] for number in range(_ROUNDS)]
+    return torch.tensor([_MULTIPLIERS, _MULTIPLIERS[::-1]], device=device), torch.tensor(increments, device=device)
 
 
 def seed_words(seeds: list[int], device: torch.device | str = "cpu") -> Tensor:
@@ -81,6 +88,7 @@ class IndexedNoise:
         self._gumbel_ahead = True  # False once a batch was too large: a table made late in its run would not pay
         self._uniform_table: tuple[int, Tensor] | None = None  # number of the block of passes, [B, passes, 4, N]
         self._last: tuple | None = None
+        self._clamped: tuple[Tensor, Tensor] | None = None  # the positions last asked for, and those inside the image
 
     def keep(self, rows: Tensor) -> IndexedNoise:
         """The noise of the images ``rows`` (int64 indices) only."""
@@ -103,8 +111,7 @@ class IndexedNoise:
         ahead = 4 * _PASSES_AHEAD * self.positions * len(self.seeds)
         if isinstance(draw, int) and 0 < ahead <= _SMALL_TABLE:
             rows = self._uniforms_ahead(draw)[:, draw % _PASSES_AHEAD, int(purpose) - 1]
-            inside = position.clamp(max=self.positions - 1)  # padding beyond the image gets noise that is never used
-            return rows.gather(1, inside.view(len(rows), -1)).view(position.shape)
+            return rows.gather(1, self._inside(position).view(len(rows), -1)).view(position.shape)
         if self._last is None or self._last[0] is not position or self._last[1] is not draw:
             draws = draw if isinstance(draw, Tensor) else torch.full((), draw, device=position.device)
             draws = draws.expand(len(position))
@@ -133,8 +140,13 @@ class IndexedNoise:
             if not self._gumbel_ahead or not 0 < floats <= (_LARGE_TABLE if several else _SMALL_TABLE):
                 return self._gumbel(position, vocabulary)
             self._gumbel_table = self._whole_gumbel_table(vocabulary)
-        inside = position.clamp(max=self.positions - 1)  # padding beyond the image gets noise that is never used
-        return self._gumbel_table.gather(1, inside[..., None].expand(-1, -1, vocabulary))
+        return take(self._gumbel_table, self._inside(position))
+
+    def _inside(self, position: Tensor) -> Tensor:
+        """Padding beyond the image gets noise that is never used."""
+        if self._clamped is None or self._clamped[0] is not position:
+            self._clamped = (position, position.clamp(max=self.positions - 1))
+        return self._clamped[1]
 
     def _whole_gumbel_table(self, vocabulary: int) -> Tensor:
         images, device = len(self.seeds), self.seeds.device

@@ -47,7 +47,7 @@ class Warp:
         logits = logits.float()
         if logits.shape[0] > images:
             conditional, unconditional = logits[:images], logits[images:]
-            logits = unconditional + self.guidance_scale * (conditional - unconditional)
+            logits = torch.lerp(unconditional, conditional, self.guidance_scale)
         if self.temperature == 0:
             best, token = logits.max(-1, keepdim=True)
             return (0.0 * best).expand_as(logits).scatter(-1, token, 1.0 + 0.0 * best)  # NaN stays NaN, as in softmax
@@ -80,12 +80,13 @@ def draw_by_race(laws: Tensor, gumbel: Tensor) -> Tensor:
 def draw_by_inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
     """One sample per row of the unnormalised ``weights`` [..., V] from ``uniform`` [...] in [0, 1).
 
-    A token of weight 0 is never returned: the answer is the first index that carries weight and whose cumulative weight
-    exceeds the threshold (a parallel sum need not stay level across weights of 0).
+    A token of weight 0 is never returned: where rounding leads to one (a parallel sum need not stay level across
+    weights of 0, a threshold may round up to the whole sum) the heaviest token takes its place.
     """
-    cumulative = torch.where(weights > 0, weights.cumsum(-1), 0.0)
-    threshold = uniform.unsqueeze(-1) * cumulative.amax(-1, keepdim=True)
-    return (cumulative > threshold).to(torch.uint8).argmax(-1)
+    cumulative = weights.cumsum(-1)
+    threshold = uniform.unsqueeze(-1) * cumulative[..., -1:]
+    token = torch.searchsorted(cumulative, threshold, right=True).clamp_(max=weights.shape[-1] - 1)
+    return torch.where(weights.gather(-1, token) > 0, token, weights.argmax(-1, keepdim=True)).squeeze(-1)
 
 
 def residual(law: Tensor, accepted_mass: Tensor) -> Tensor:

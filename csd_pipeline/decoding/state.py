@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from .indexing import count_up
 from .noise import IndexedNoise
 from .verification import Verification
 from .window import Window
@@ -56,7 +57,7 @@ class DecodingState:
     def upcoming(self, count: int) -> Tensor:
         """[B, count] int64, the positions after the committed ones; the same tensor until the next commit."""
         if self._upcoming is None or self._upcoming.shape[1] != count:
-            self._upcoming = self.committed[:, None] + torch.arange(count, device=self.committed.device)
+            self._upcoming = self.committed[:, None] + count_up(count, self.committed.device)
         return self._upcoming
 
     def room(self) -> Tensor:
@@ -76,8 +77,8 @@ class DecodingState:
             [window.drafts, window.drafts[:, :1] if window.drafts.shape[1] else outcome.next_token[:, None]], 1
         )
         run = run.scatter(1, outcome.accepted[:, None], outcome.next_token[:, None])
-        slot = torch.arange(run.shape[1], device=run.device)
-        target = torch.where(slot <= outcome.accepted[:, None], window.positions, self.grid.tokens)
+        rejected = count_up(run.shape[1], run.device) > outcome.accepted[:, None]
+        target = window.positions.masked_fill(rejected, self.grid.tokens)
         self.tokens.scatter_(1, target, run)
         self.committed = self.committed + outcome.accepted + 1
         self.passes = self.passes + 1
@@ -85,9 +86,9 @@ class DecodingState:
 
     def charge(self, window: Window, outcome: Verification) -> None:
         """Enter the drift of every draft that was tested into the ledger, the rejected one included."""
-        slot = torch.arange(window.drafts.shape[1], device=self.spent.device)
+        slot = count_up(window.drafts.shape[1], self.spent.device)
         tested = (slot <= outcome.accepted[:, None]) & window.valid
-        self.spent = self.spent + torch.where(tested, outcome.drift, 0.0).sum(-1)
+        self.spent = self.spent + (outcome.drift * tested).sum(-1)
 
     def keep(self, rows: Tensor, counts: list[int]) -> None:
         """Drop every image but ``rows`` (int64 indices); ``counts`` are their committed tokens, known to the host."""

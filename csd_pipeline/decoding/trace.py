@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from .indexing import count_up
 from .verification import Verification
 from .window import Window, entropy
 
@@ -102,15 +103,17 @@ class TraceRecorder:
         """
         if not (self.record_maps or relaxed):
             return
-        slot = torch.arange(window.drafts.shape[1] + 1, device=images.device)
-        position = torch.where(slot <= outcome.accepted[:, None], window.positions, self.count)
-        index = (images[:, None].expand_as(position), position)
-        tested = slot < window.lengths[:, None]
-        self.maps["drift"][index] = torch.where(tested, _pad(outcome.drift, 0.0), 0.0)
+        slot = count_up(window.drafts.shape[1] + 1, images.device)
+        position = window.positions.masked_fill(slot > outcome.accepted[:, None], self.count)
+        index = (images[:, None] * (self.count + 1) + position).flatten()
+        self._write("drift", index, _pad(outcome.drift * window.valid, 0.0))
         if self.record_maps:
-            self.maps["entropy"][index] = entropy(window.target_laws)
-            self.maps["acceptance"][index] = torch.where(tested, _pad(outcome.acceptance, 0.0), torch.nan)
-            self.maps["passes"][index] = float(passes + 1)
+            self._write("entropy", index, entropy(window.target_laws))
+            self._write("acceptance", index, _pad(outcome.acceptance.masked_fill(~window.valid, torch.nan), torch.nan))
+            self._write("passes", index, torch.full_like(position, passes + 1, dtype=torch.float32))
+
+    def _write(self, name: str, index: Tensor, values: Tensor) -> None:
+        self.maps[name].view(-1).scatter_(0, index, values.flatten())
 
     def advance(self, image: int, before: int, after: int) -> None:
         """Host-side counts of one pass of one image."""

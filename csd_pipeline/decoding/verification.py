@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .indexing import at_drafts, at_slot, count_up
 from .noise import IndexedNoise, Purpose
 from .sampling import draw_by_inverse_cdf, draw_by_race, residual
 from .window import Window
@@ -114,7 +115,7 @@ def verify(window: Window, relaxation, alignment_filter, noise: IndexedNoise, dr
     )
 
 
-def decide_each(window: Window, mass: Tensor | None, uniform: Tensor) -> Decision:
+def decide_each(window: Window, mass: Tensor | None, uniform: Tensor, drift: Tensor | None = None) -> Decision:
     """Modified rejection sampling, each draft by itself (Leviathan et al., arXiv 2211.17192, algorithm 1).
 
     First rejection: the optimal residual ``[p - q f]+``, which minimises the distance to the target law whatever ``f``.
@@ -123,14 +124,17 @@ def decide_each(window: Window, mass: Tensor | None, uniform: Tensor) -> Decisio
         window: laws and drafts of this pass.
         mass: [B, L, V] ``q f``, or None for plain speculative decoding (``min(p, q)``, no drift).
         uniform: [B, L] in [0, 1); a draft is accepted where it is below ``f``.
+        drift: [B, L] total variation the mass spends at each slot, if the caller knows it already.
     """
-    acceptance, drift = window.vanilla, torch.zeros_like(window.vanilla)
-    if mass is not None:
+    acceptance = window.vanilla
+    if mass is None:
+        drift = torch.zeros_like(acceptance)
+    else:
+        drift = overshoot(mass, window.p) if drift is None else drift
         acceptance = (at_drafts(mass, window.drafts) / window.q_draft).clamp(max=1.0).nan_to_num_(0.0)
-        drift = overshoot(mass, window.p)
     accepted = leading((uniform < acceptance) & window.valid)
     slot = accepted.clamp(max=window.drafts.shape[1] - 1)
-    rest = residual(at_slot(window.p, slot), at_slot(window.q if mass is None else mass, slot))
+    rest = residual(at_slot(window.target_laws, slot), at_slot(window.q if mass is None else mass, slot))
     return Decision(accepted, rest, acceptance, drift)
 
 
@@ -157,17 +161,7 @@ def _always_closed(alignment_filter) -> bool:
     return alignment_filter is not None and alignment_filter.always_closed
 
 
-def at_drafts(values: Tensor, drafts: Tensor) -> Tensor:
-    """[B, L] entries of [B, L, V] values at the drafts [B, L]."""
-    return values.gather(-1, drafts.unsqueeze(-1)).squeeze(-1)
-
-
 def leading(ok: Tensor) -> Tensor:
     """[B] number of leading True of [B, L]."""
-    return ok.to(torch.int64).cumprod(-1).sum(-1)
-
-
-def at_slot(values: Tensor, slot: Tensor) -> Tensor:
-    """``values[b, slot[b]]`` for [B, L] or [B, L, V] values."""
-    index = slot.view(-1, 1, *(1,) * (values.dim() - 2)).expand(-1, 1, *values.shape[2:])
-    return values.gather(1, index).squeeze(1)
+    length = ok.shape[1]
+    return count_up(length, ok.device).masked_fill(ok, length).amin(1)

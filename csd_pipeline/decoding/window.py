@@ -8,6 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from .indexing import at_drafts, count_up
+
 
 @dataclass
 class Window:
@@ -49,22 +51,27 @@ class Window:
     @cached_property
     def valid(self) -> Tensor:
         """[B, L] bool: slots that hold a real draft."""
-        return torch.arange(self.drafts.shape[1], device=self.drafts.device) < self.lengths[:, None]
+        return count_up(self.drafts.shape[1], self.drafts.device) < self.lengths[:, None]
 
     @cached_property
     def positions(self) -> Tensor:
         """[B, L+1] int64 absolute positions."""
-        return self.start[:, None] + torch.arange(self.drafts.shape[1] + 1, device=self.drafts.device)
+        return self.start[:, None] + count_up(self.drafts.shape[1] + 1, self.drafts.device)
 
     @cached_property
     def p_draft(self) -> Tensor:
         """[B, L] target probability of the drafts."""
-        return self.p.gather(-1, self.drafts.unsqueeze(-1)).squeeze(-1)
+        return at_drafts(self.p, self.drafts)
 
     @cached_property
     def q_draft(self) -> Tensor:
         """[B, L] recorded probability of the drafts (positive for every real draft)."""
-        return self.q.gather(-1, self.drafts.unsqueeze(-1)).squeeze(-1)
+        return at_drafts(self.q, self.drafts)
+
+    @cached_property
+    def plain_mass(self) -> Tensor:
+        """[B, L, V] ``min(p, q)``, the mass plain speculative decoding accepts."""
+        return torch.minimum(self.p, self.q)
 
     @cached_property
     def vanilla(self) -> Tensor:
@@ -79,7 +86,7 @@ class Window:
     @cached_property
     def tv(self) -> Tensor:
         """[B, L] total variation distance between target and draft law."""
-        return 0.5 * (self.p - self.q).abs().sum(-1)
+        return (self.p - self.plain_mass).sum(-1)
 
 
 def entropy(law: Tensor) -> Tensor:

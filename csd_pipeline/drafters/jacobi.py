@@ -7,10 +7,11 @@ from diffusers.configuration_utils import register_to_config
 from torch import Tensor
 
 from csd_pipeline.checks import require_at_least, require_between, require_choice, require_integer, require_positive
+from csd_pipeline.decoding.indexing import at_drafts
 from csd_pipeline.decoding.noise import Purpose
 from csd_pipeline.decoding.sampling import draw_by_inverse_cdf, draw_by_race, force_tokens, residual
 from csd_pipeline.decoding.state import DecodingState
-from csd_pipeline.decoding.verification import Verification, at_drafts
+from csd_pipeline.decoding.verification import Verification
 from csd_pipeline.decoding.window import Window
 
 from .base import Drafter, DraftRun

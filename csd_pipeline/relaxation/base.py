@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diffusers import ConfigMixin, SchedulerMixin
-from torch import Tensor, lerp, minimum, where
+from torch import Tensor, lerp, where
 
 from csd_pipeline.decoding.verification import Decision, decide_each, overshoot
 from csd_pipeline.decoding.window import Window
@@ -59,11 +59,13 @@ class Relaxation(SchedulerMixin, ConfigMixin):
         if self.config.support_guard:
             mass = where(window.p > 0, mass, 0.0)
         if not self.config.relax_fresh:
-            mass = where(window.fresh.unsqueeze(-1), minimum(window.p, window.q), mass)
+            mass = where(window.fresh.unsqueeze(-1), window.plain_mass, mass)
         return mass
 
     def decide(self, window: Window, alignment_filter, uniform: Tensor) -> Decision:
         """Accept or reject the drafts of one pass: ``f = f_van + gate (f_rule - f_van)``, each draft by itself.
+
+        What exceeds the target law shrinks in proportion to the gate, and so does the drift.
 
         Args:
             window: laws and drafts, at least one draft.
@@ -72,7 +74,8 @@ class Relaxation(SchedulerMixin, ConfigMixin):
             uniform: [B, L] in [0, 1), one number per draft.
         """
         mass = self.relaxed_mass(window)
+        drift = overshoot(mass, window.p)
         if alignment_filter is not None:
-            gate = alignment_filter.gate(window, overshoot(mass, window.p))
-            mass = lerp(minimum(window.p, window.q), mass, gate.unsqueeze(-1))
-        return decide_each(window, mass, uniform)
+            gate = alignment_filter.gate(window, drift)
+            mass, drift = lerp(window.plain_mass, mass, gate.unsqueeze(-1)), drift * gate
+        return decide_each(window, mass, uniform, drift)

@@ -5,8 +5,9 @@ from diffusers.configuration_utils import register_to_config
 from torch import Tensor
 
 from csd_pipeline.checks import require_integer
+from csd_pipeline.decoding.indexing import at_slot
 from csd_pipeline.decoding.sampling import residual
-from csd_pipeline.decoding.verification import Decision, at_slot
+from csd_pipeline.decoding.verification import Decision
 from csd_pipeline.decoding.window import Window
 
 from .base import Relaxation
@@ -62,7 +63,7 @@ class BlockVerification(Relaxation):
         reached = failures.cumsum(1) - failures == 0  # no earlier block has failed
         accepted = torch.where(passed & reached, slot + 1, 0).amax(1)
         at = accepted.clamp(max=starts.shape[1] - 1)
-        rest = residual(at_slot(before, at)[:, None] * at_slot(window.p, at), at_slot(window.q, at))
+        rest = residual(at_slot(before, at)[:, None] * at_slot(window.target_laws, at), at_slot(window.q, at))
         spoiled = reached & (slot >= accepted[:, None])
         return Decision(accepted, rest, run, torch.zeros_like(run), spoiled)
 

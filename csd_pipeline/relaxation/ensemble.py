@@ -1,7 +1,7 @@
 """Verify against a fixed mixture of target and draft law instead of the target law alone."""
 
 from diffusers.configuration_utils import register_to_config
-from torch import Tensor, lerp, minimum
+from torch import Tensor, lerp
 
 from csd_pipeline.checks import require_between
 from csd_pipeline.decoding.window import Window
@@ -43,4 +43,4 @@ class EnsembleRelaxation(Relaxation):
 
     def accepted_mass(self, window: Window) -> Tensor:
         # min(q, (1 - w) p + w q), written so that rounding never takes it below min(p, q)
-        return lerp(minimum(window.p, window.q), window.q, self.config.weight)
+        return lerp(window.plain_mass, window.q, self.config.weight)

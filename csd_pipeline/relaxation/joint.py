@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, lerp, nn, where
 
+from csd_pipeline.decoding.indexing import at_slot
 from csd_pipeline.decoding.sampling import residual
-from csd_pipeline.decoding.verification import Decision, at_slot, leading
+from csd_pipeline.decoding.verification import Decision, leading
 from csd_pipeline.decoding.window import Window
 
 from .base import Relaxation
@@ -56,7 +57,7 @@ class JointRelaxation(Relaxation):
         slot = accepted.clamp(max=window.drafts.shape[1] - 1)
         return Decision(
             accepted=accepted,
-            residual=residual(at_slot(window.p, slot), at_slot(window.q, slot)),
+            residual=residual(at_slot(window.target_laws, slot), at_slot(window.q, slot)),
             acceptance=acceptance,
             drift=(acceptance - window.vanilla).abs(),
         )

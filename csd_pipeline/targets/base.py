@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from csd_pipeline.decoding.cache import RowCache
+from csd_pipeline.decoding.indexing import count_up
 
 _LENGTH_BUCKET = 64  # attention reads the cache up to a multiple of this
 
@@ -257,11 +258,12 @@ class CachedSession(TargetSession):
 
     def _forward(self, embeds: Tensor, start: Tensor, limit: int) -> Tensor:
         """Run the decoder on [R, T, D] embeddings written at slots ``start[r] + t``."""
-        slots = start[:, None] + torch.arange(embeds.shape[1], device=embeds.device)
+        slots = start[:, None] + count_up(embeds.shape[1], embeds.device)
         limit = min(-(-limit // _LENGTH_BUCKET) * _LENGTH_BUCKET, self.cache.capacity)
-        keys = torch.arange(limit, device=embeds.device)
-        visible = (keys <= slots[..., None]) & (keys >= self.padding[:, None, None])
-        visible |= keys == slots[..., None]  # padding attends to itself: an empty row would be NaN in every layer
+        keys = count_up(limit, embeds.device)
+        # padding attends to itself: an empty row would be NaN in every layer
+        first = self.padding[:, None].minimum(slots)
+        visible = (keys <= slots[..., None]) & (keys >= first[..., None])
         self.cache.place(slots, limit)
         return self.adapter.forward(embeds, visible[:, None], self._positions(slots), self.cache)
 

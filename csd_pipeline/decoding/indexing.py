@@ -1,0 +1,41 @@
+"""Index tensors and row look-ups shared by the loop: few operations each, no copy from the host."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+
+@lru_cache(maxsize=256)
+def count_up(length: int, device: torch.device) -> Tensor:
+    """[length] int64 ``0, 1, ..``; kept between passes, so it must not be changed in place."""
+    return torch.arange(length, device=device)
+
+
+def take(values: Tensor, index: Tensor) -> Tensor:
+    """``values[b, index[b, l]]``: [B, T, ...] values and [B, L] int64 -> [B, L, ...]; whole rows are copied."""
+    return values.flatten(0, 1).index_select(0, _flat(values, index)).view(*index.shape, *values.shape[2:])
+
+
+def put(values: Tensor, index: Tensor, rows: Tensor) -> None:
+    """``values[b, index[b, l]] = rows[b, l]`` in place; where an index repeats, any of its rows may stay."""
+    values.view(-1, *values.shape[2:]).index_copy_(0, _flat(values, index), rows.flatten(0, 1))
+
+
+def at_slot(values: Tensor, slot: Tensor) -> Tensor:
+    """``values[b, slot[b]]`` for [B, L, ...] values and [B] int64."""
+    return take(values, slot[:, None]).squeeze(1)
+
+
+def at_drafts(values: Tensor, drafts: Tensor) -> Tensor:
+    """[B, L] entries of [B, L, V] values at the drafts [B, L]."""
+    return values.gather(-1, drafts.unsqueeze(-1)).squeeze(-1)
+
+
+def _flat(values: Tensor, index: Tensor) -> Tensor:
+    images, length = values.shape[:2]
+    if images == 1:
+        return index.flatten()
+    return (index + length * count_up(images, index.device)[:, None]).flatten()
