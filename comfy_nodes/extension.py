@@ -7,7 +7,7 @@ import os
 import folder_paths
 from comfy_api.latest import ComfyExtension, io
 
-from . import alignment, drafters, relaxation
+from . import alignment, drafters, relaxation, routes  # noqa: F401  routes are added by the import
 from .decode import Decode
 from .loaders import LoadTarget
 from .migration import register_replacements

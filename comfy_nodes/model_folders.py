@@ -32,7 +32,7 @@ def find_model(name: str, roots: Iterable[str | Path]) -> str:
     last = name.rstrip("/").rsplit("/", 1)[-1]
     for wanted in dict.fromkeys((name, last)):
         for root in roots:
-            if _is_model(root / wanted) and ".." not in Path(wanted).parts:
+            if _inside(wanted) and _is_model(root / wanted):
                 return str(root / wanted)
     first = roots[0] if roots else Path("models") / FOLDER
     raise ValueError(
@@ -52,6 +52,10 @@ def _below(root: Path, depth: int) -> list[str]:
         inner = [] if _is_model(folder) else [f"{folder.name}/{name}" for name in _below(folder, depth - 1)]
         names += [folder.name] if _is_model(folder) else inner
     return names
+
+
+def _inside(name: str) -> bool:
+    return not Path(name).anchor and ".." not in Path(name).parts
 
 
 def _is_model(folder: Path) -> bool:

@@ -48,6 +48,8 @@ class QuickGenerate(io.ComfyNode):
                 TargetSocket.Input(
                     "target", optional=True, tooltip="The model, from 'Load target'. Not connected: the embedded one."
                 ),
+                widgets.side("width"),
+                widgets.side("height"),
             ],
             outputs=[
                 io.Image.Output("image", display_name="image", tooltip="The pictures of the batch."),
@@ -57,14 +59,24 @@ class QuickGenerate(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls, prompt, negative, preset, seed, images, guidance=-1.0, temperature=-1.0, target=None
+        cls,
+        prompt,
+        negative,
+        preset,
+        seed,
+        images,
+        guidance=-1.0,
+        temperature=-1.0,
+        target=None,
+        width=0,
+        height=0,
     ) -> io.NodeOutput:
         from .generation import draw, pixels
 
         target = target or memory.load_embedded()
         settings = read_preset(preset)
         own = {name: value for name, value in sampling_numbers(guidance, temperature).items() if value is not None}
-        numbers = settings["call"] | own
+        numbers = settings["call"] | own | {"width": width or None, "height": height or None}
         tokens, trace = draw(
             target,
             Prompt(prompt, negative),

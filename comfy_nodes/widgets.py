@@ -33,6 +33,7 @@ def side(name: str):
         max=LONGEST_SIDE,
         step=8,
         optional=True,
+        advanced=True,
         tooltip=f"Picture {name} in pixels. 0: the model's own. A size it can not draw is refused, with those it can.",
     )
 

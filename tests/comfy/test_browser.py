@@ -1,4 +1,4 @@
-"""The pack on the real page, in both renderers; what is seen is kept as screenshots."""
+"""The pack on the page of the newest front-end, in both renderers; what is seen is kept as screenshots."""
 
 import io
 import json
@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from server import NEWEST, REPOSITORY
+from models import MANY_SIZES, SIZES
+from server import NEWEST_FRONTEND, REPOSITORY
 
 TEMPLATES = sorted(path.stem for path in (REPOSITORY / "workflows").glob("*.json"))
 FIRST = "1-first-picture"
 PASSES = "() => [...document.querySelectorAll('canvas.csd-live-plot')].map((c) => Number(c.dataset.passes ?? 0))"
 SHOWN = "() => Object.values(window.app.nodeOutputs).flatMap((o) => o.images ?? []).length"
-pytestmark = pytest.mark.parametrize("page_server", [NEWEST], ids=["0.30.0"], indirect=True, scope="session")
+pytestmark = pytest.mark.parametrize("page_server", [NEWEST_FRONTEND], ids=["1.58.1"], indirect=True, scope="session")
 
 
 def pixels(picture: bytes) -> bytes:
@@ -73,10 +74,9 @@ def test_running_leaves_the_widgets_as_they_were(editor):
     """The live plot is a widget of its own: it must never be saved among the values."""
     editor.server.free()
     editor.open_template(FIRST)
-    before = [node.get("widgets_values") for node in editor.graph()["nodes"] if node["type"].startswith("CSD")]
+    before = widget_values(editor)
     editor.run()
-    after = [node.get("widgets_values") for node in editor.graph()["nodes"] if node["type"].startswith("CSD")]
-    assert after == before
+    assert widget_values(editor) == before
 
 
 def test_cancel_stops_a_run_without_an_error_window(editor, request):
@@ -136,16 +136,86 @@ def test_a_refused_value_is_shown_on_its_node(editor, request):
 
 
 def test_a_workflow_of_the_janus_pack_opens_on_our_nodes(editor, request):
+    """At once, without a click; its values and links are kept, and what is lost is said."""
+    editor.server.free()
     editor.drop("old.json", (Path(__file__).parent / "old_janus.json").read_bytes())
-    editor.page.wait_for_timeout(1500)
-    editor.screenshot(f"janus-{request.node.callspec.id}")
-    replace = editor.page.get_by_role("button", name="Replace")
-    if replace.count():
-        replace.first.click()
-        editor.page.wait_for_timeout(1500)
-    editor.screenshot(f"janus-replaced-{request.node.callspec.id}")
+    editor.page.get_by_text("Not kept").first.wait_for()
     assert editor.missing_nodes() == []
-    types = {node["type"] for node in editor.graph()["nodes"]}
-    assert not any(kind.startswith("Janus") for kind in types)
+    by_type = {node["class_type"]: node["inputs"] for node in editor.prompt().values()}
+    assert by_type.keys() == {"CSDLoadTarget", "CSDQuickGenerate", "SaveImage"}
+    assert by_type["CSDLoadTarget"] == {"model": "Janus-Pro-7B", "dtype": "auto"}
+    kept = {"prompt": "a lemon on blue", "seed": 666, "images": 2, "guidance": 2.0, "temperature": 0.6}
+    assert by_type["CSDQuickGenerate"].items() >= (kept | {"preset": "exact", "target": ["1", 0]}).items()
     outputs = editor.run()
+    editor.screenshot(f"janus-{request.node.callspec.id}")
     assert sum(len(output.get("images", ())) for output in outputs.values()) == 2
+
+
+def test_a_janus_workflow_opens_again_after_it_was_saved_with_our_nodes(editor):
+    editor.drop("old.json", (Path(__file__).parent / "old_janus.json").read_bytes())
+    before, graph = editor.prompt(), editor.graph()
+    editor.drop("new.json", json.dumps(graph).encode())
+    assert editor.prompt() == before
+
+
+def test_a_janus_workflow_in_a_subgraph_opens_too(editor):
+    old = json.loads((Path(__file__).parent / "old_janus.json").read_text())
+    editor.drop("old.json", json.dumps(in_a_subgraph(old)).encode())
+    kinds = sorted(node["class_type"] for node in editor.prompt().values())
+    assert kinds == ["CSDLoadTarget", "CSDQuickGenerate", "SaveImage"]
+
+
+def in_a_subgraph(graph: dict) -> dict:
+    """A workflow of one node, a subgraph that holds the nodes of ``graph``; its links are objects there."""
+    fields = ("id", "origin_id", "origin_slot", "target_id", "target_slot", "type")
+    links = [dict(zip(fields, link, strict=True)) for link in graph["links"]]
+    name, box = "5f0f6c52-6f0e-4d33-9a2b-0d3f6c5a7b10", {"bounding": [0, 0, 120, 60]}
+    state = {"lastGroupId": 0, "lastNodeId": 9, "lastLinkId": 9, "lastRerouteId": 0}
+    inner = {"id": name, "version": 1, "revision": 0, "name": "old", "state": state, "config": {}, "extra": {}}
+    inner |= {"inputNode": box | {"id": -10}, "outputNode": box | {"id": -20}, "inputs": [], "outputs": []}
+    inner |= {"widgets": [], "groups": [], "nodes": graph["nodes"], "links": links}
+    host = {"id": 5, "type": name, "pos": [0, 0], "size": [200, 60], "flags": {}, "order": 0, "mode": 0}
+    host |= {"inputs": [], "outputs": [], "properties": {}, "widgets_values": []}
+    return graph | {"nodes": [host], "links": [], "definitions": {"subgraphs": [inner]}}
+
+
+SIZE_LIST = """() => {
+    const list = window.app.graph.nodes.find((n) => n.type === 'CSDSampler').widgets.find((w) => w.name === 'size');
+    return [list.value, list.options.values];
+}"""
+
+
+def wait_for_sizes(editor, shown: str, offered: list[str]) -> None:
+    editor.wait(
+        f"(wanted) => JSON.stringify(({SIZE_LIST})()) === wanted", json.dumps([shown, offered], separators=(",", ":"))
+    )
+
+
+def test_the_list_of_sizes_follows_the_loaded_target(editor, request):
+    """It is filled from the config of the chosen model, sets width and height, and is itself no value."""
+    of_embedded, of_many = ["128 x 128"], [f"{width} x {height}" for width, height in SIZES]
+    editor.server.free()
+    editor.open_template(FIRST)
+    (sampler,) = (key for key, node in editor.prompt().items() if node["class_type"] == "CSDSampler")
+    wait_for_sizes(editor, "128 x 128", of_embedded)
+    before = widget_values(editor)
+    editor.set_widget("CSDLoadTarget", "model", MANY_SIZES)
+    wait_for_sizes(editor, of_many[0], of_many)
+    editor.set_widget("CSDSampler", "size", "64 x 128")
+    editor.screenshot(f"sizes-{request.node.callspec.id}")
+    inputs = editor.prompt()[sampler]["inputs"]
+    assert (inputs["width"], inputs["height"], "size" in inputs) == (64, 128, False)
+    assert len(widget_values(editor)["CSDSampler"]) == len(before["CSDSampler"])
+    editor.set_widget("CSDPrompt", "positive", "red cat")
+    (entry,) = (entry for output in editor.run().values() for entry in output.get("images", ()))
+    assert Image.open(io.BytesIO(editor.server.picture(entry))).size == (64, 128)
+    editor.set_widget("CSDLoadTarget", "model", "embedded")
+    wait_for_sizes(editor, "64 x 128: not of this model", of_embedded)  # said, and what was saved is kept
+    editor.set_widget("CSDSampler", "size", "128 x 128")
+    editor.set_widget("CSDPrompt", "positive", "red apple on white")
+    assert widget_values(editor) == before
+
+
+def widget_values(editor) -> dict[str, list]:
+    """What a workflow saves of our nodes' widgets."""
+    return {n["type"]: n.get("widgets_values") for n in editor.graph()["nodes"] if n["type"].startswith("CSD")}

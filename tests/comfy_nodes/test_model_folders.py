@@ -48,5 +48,6 @@ def test_a_missing_model_is_named_with_its_place(roots):
 
 
 def test_no_way_out_of_the_model_folders(roots):
-    with pytest.raises(ValueError, match="no model folder"):
-        find_model("../elsewhere/linked", roots[:1])
+    for name in ("../elsewhere/linked", str(roots[0].parent / "elsewhere" / "linked"), "", "."):
+        with pytest.raises(ValueError, match="no model folder"):
+            find_model(name, roots[:1])
