@@ -123,7 +123,8 @@ def _place(folder: Path, component: str) -> Path:
 
 def _stored(place: Path, checkpoint) -> str:
     """Number formats of the stored tensors, most values first; "" where there are none to read."""
-    from csd_pipeline.weight_files import describe, shards
+    from csd_pipeline.layouts.split_files import describe
+    from csd_pipeline.weight_files import shards
 
     if checkpoint is not None:
         files = [file for piece in checkpoint.pieces for file in piece.files]

@@ -10,9 +10,10 @@ from accelerate import init_empty_weights
 from torch import nn
 
 from csd_pipeline.checkpoint import is_tied, refuse_mismatch
-from csd_pipeline.weight_files import IncompleteCheckpoint, describe, read
+from csd_pipeline.weight_files import IncompleteCheckpoint
 
 from .base import Destinations, OpenCheckpoint
+from .split_files import SplitFiles, describe, read
 
 
 def skeleton(checkpoint: OpenCheckpoint) -> nn.Module:
@@ -21,7 +22,7 @@ def skeleton(checkpoint: OpenCheckpoint) -> nn.Module:
         return checkpoint.build().eval()
 
 
-def check(checkpoint: OpenCheckpoint, model: nn.Module) -> dict[Path, dict[str, Destinations]]:
+def check(checkpoint: OpenCheckpoint, model: nn.Module) -> dict[Path | SplitFiles, dict[str, Destinations]]:
     """Where every stored tensor goes, by file and stored name.
 
     Args:
@@ -34,7 +35,7 @@ def check(checkpoint: OpenCheckpoint, model: nn.Module) -> dict[Path, dict[str, 
     if checkpoint.lacks:
         raise IncompleteCheckpoint(checkpoint.lacks)
     wanted, found, unknown, wrong = model.state_dict(), set(), [], []
-    places: dict[Path, dict[str, Destinations]] = defaultdict(dict)
+    places: dict[Path | SplitFiles, dict[str, Destinations]] = defaultdict(dict)
     for piece in checkpoint.pieces:
         earlier = frozenset(found)
         for file in piece.files:

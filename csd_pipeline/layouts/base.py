@@ -9,6 +9,8 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from .split_files import SplitFiles
+
 # where a stored tensor goes: its names in the target, each with what is done to the tensor on the way (None: nothing)
 Destinations = list[tuple[str, Callable[[Tensor], Tensor] | None]]
 
@@ -37,7 +39,7 @@ class Piece:
         translate: stored name -> destinations; none: left out on purpose.
     """
 
-    files: list[Path]
+    files: list[Path | SplitFiles]
     translate: Callable[[str], Destinations]
 
 

@@ -1,24 +1,32 @@
-"""Chameleon as Meta published it, and Anole after it: models/7b/consolidated*.pth, params.json, a tokenizer folder."""
+"""Chameleon as Meta published it, and Anole after it: models/7b/consolidated*.pth, params.json, a tokenizer folder.
+
+Chameleon of 30B lies in four files, one per device it was trained on. Each holds the rows of the projections its heads
+and its part of the feed-forward layer make, the columns of those that read them, and norms of its own over its heads.
+"""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import torch
 import yaml
 from torch import Tensor
 
-from csd_pipeline.weight_files import IncompleteCheckpoint, describe, read_json
+from csd_pipeline.weight_files import IncompleteCheckpoint, read_json
 
 from . import vqgan
 from .base import Destinations, Extra, Layout, OpenCheckpoint, Piece
 from .names import renamer
+from .split_files import SplitFiles, describe
 from .tokenizers import from_json
 
 _RESOLUTION = 512  # of the published vqgan.yaml
 _POSITIONS = 4096
+_ROWS = ("wq", "wk", "wv", "w1", "w3", "output")  # cut along the rows; the others along the columns
+_COLUMNS = ("wo", "w2", "tok_embeddings")
 _IMAGE = ("<reserved08707>", "<image>")  # the reserved token transformers gave a meaning
 _names = renamer(
     [
@@ -48,40 +56,69 @@ class ChameleonOfficial(Layout):
         folders = _models(place)
         if len(folders) > 1:
             raise IncompleteCheckpoint(
-                f"{place / 'models'} holds several models ({', '.join(f.name for f in folders)}); leave one there"
+                f"{place / 'models'} holds several models; give the folder of one: {' or '.join(map(str, folders))}"
             )
         params = read_json(folders[0] / "params.json")
         if (folders[0] / "consolidate_params.json").is_file():
             params |= read_json(folders[0] / "consolidate_params.json")
-        params = params.get("model", params)
-        weights = _weights(folders[0])
-        texts = (extra.tokenizer or place / "tokenizer") / "text_tokenizer.json"
+        params = params | params.get("model", {})
+        weights = _weights(folders[0], params.get("model_parallel_size"))
+        home = folders[0].parents[1]
+        texts = (extra.tokenizer or home / "tokenizer") / "text_tokenizer.json"
         if not texts.is_file():
             raise IncompleteCheckpoint(f"{texts} is missing; {vqgan.ADVICE}")
-        vq = vqgan.vq_file(extra.vq or place)
+        vq = vqgan.vq_file(extra.vq or home)
         return OpenCheckpoint(
             self.title,
             place,
-            lambda: _build(weights, params, vq, texts),
+            lambda: _build(folders[0], describe(weights), params, vq, texts),
             [Piece([weights], _translate(params)), vqgan.piece(vq)],
             load_tokenizer=lambda: _tokenizer(texts),
         )
 
 
 def _models(place: Path) -> list[Path]:
+    """The folders of the models of a download; ``place`` may be one of them."""
+    if (place / "params.json").is_file() and list(place.glob("consolidated*.pth")):
+        return [place.absolute()]
     return sorted(file.parent for file in (place / "models").glob("*/params.json"))
 
 
-def _weights(folder: Path) -> Path:
-    files = sorted(folder.glob("consolidated*.pth"))
-    if not files:
+def _weights(folder: Path, size: int | None) -> Path | SplitFiles:
+    """The one file, or those of a model cut for several devices: ``size`` as params.json states it."""
+    if (folder / "consolidated.pth").is_file():
+        return folder / "consolidated.pth"
+    found = {file.name for file in folder.glob("consolidated.*.pth")}
+    wanted = [f"consolidated.{rank:02d}.pth" for rank in range(size or len(found) or 1)]
+    missing = [name for name in wanted if name not in found]
+    if missing and not found:
         raise IncompleteCheckpoint(f"{folder} has no consolidated.pth; it belongs beside params.json")
-    if len(files) > 1:
+    if missing or len(found) > len(wanted):
         raise IncompleteCheckpoint(
-            f"{folder} holds {len(files)} parts of a model cut for several devices; only Chameleon of 7B, which is one "
-            "file, is read in this layout: use the folder for transformers (facebook/chameleon-30b)"
+            f"{folder} must hold {len(wanted)} weight files, {wanted[0]} to {wanted[-1]} (params.json says how many); "
+            + (f"missing: {', '.join(missing)}" if missing else f"there are {len(found)}")
         )
-    return files[0]
+    files = tuple(folder / name for name in wanted)
+    return files[0] if len(files) == 1 else SplitFiles(files, _join)
+
+
+def _join(name: str, parts: list[Tensor]) -> Tensor:
+    """A tensor from its parts; what every device keeps is one of its copies, or their mean where they drifted apart."""
+    part = _part(name)
+    if part in _ROWS:
+        return torch.cat(parts)
+    if part in _COLUMNS:
+        return torch.cat(parts, 1)
+    if part.endswith("_normalization"):
+        return torch.stack(parts)
+    if parts[0].is_meta or all(torch.equal(parts[0], other) for other in parts[1:]):
+        return parts[0]
+    return torch.stack(parts).float().mean(0).to(parts[0].dtype)
+
+
+def _part(name: str) -> str:
+    """``wq`` of layers.0.attention.wq.weight."""
+    return name.split(".")[-2] if "." in name else name
 
 
 def _translate(params: dict) -> Callable[[str], Destinations]:
@@ -90,7 +127,7 @@ def _translate(params: dict) -> Callable[[str], Destinations]:
 
     def translate(name: str) -> Destinations:
         destinations = _names(name)
-        part = name.split(".")[-2] if name.count(".") > 1 else ""
+        part = _part(name)
         count = heads if part in ("wq", "q_normalization") else key_heads
         if part in ("wq", "wk"):
             return [(new, _halves(count)) for new, _ in destinations]
@@ -107,16 +144,20 @@ def _halves(heads: int) -> Callable[[Tensor], Tensor]:
 
 
 def _halves_per_head(heads: int) -> Callable[[Tensor], Tensor]:
-    """The same for the [head_dim] norm all heads share in Meta's code; transformers has one per head."""
-    return lambda weight: weight.view(-1, 2).T.reshape(1, -1).repeat(heads, 1)
+    """The same for a norm [head_dim], or [devices, head_dim], the heads share in Meta's code: [heads, head_dim]."""
+
+    def rearrange(weight: Tensor) -> Tensor:
+        norms = weight.view(-1, weight.shape[-1] // 2, 2).transpose(1, 2).flatten(1)
+        return norms.repeat_interleave(heads // len(norms), 0)
+
+    return rearrange
 
 
-def _build(weights: Path, params: dict, vq: Path, texts: Path):
+def _build(folder: Path, tensors: Mapping[str, Tensor], params: dict, vq: Path, texts: Path):
     from transformers import ChameleonConfig
 
     from csd_pipeline.targets.chameleon_pixels import ChameleonWithPixels
 
-    tensors = describe(weights)
     try:
         vocabulary, width = tensors["tok_embeddings.weight"].shape
         feed_forward = tensors["layers.0.feed_forward.w1.weight"].shape[0]
@@ -124,7 +165,7 @@ def _build(weights: Path, params: dict, vq: Path, texts: Path):
         sizes = {"num_attention_heads": params["n_heads"], "num_hidden_layers": params["n_layers"]}
     except KeyError as error:
         raise IncompleteCheckpoint(
-            f"{weights.parent} and {texts} hold no {error.args[0]!r}, which Chameleon has; download them again"
+            f"{folder} and {texts} hold no {error.args[0]!r}, which Chameleon has; download them again"
         ) from error
     settings = vq.parent / "vqgan.yaml"
     yaml_config = yaml.safe_load(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
@@ -162,7 +203,6 @@ def _with_image(content: dict) -> dict:
 
 
 def _tokenizer(texts: Path):
-
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "tokenizer.json"
         file.write_text(json.dumps(_with_image(read_json(texts))), encoding="utf-8")

@@ -14,6 +14,8 @@ from csd_pipeline.layouts import Extra, assemble, open_checkpoint
 from csd_pipeline.weight_files import IncompleteCheckpoint, describe
 
 every_layout = pytest.mark.parametrize("name", LAYOUTS)
+SPLIT = {"chameleon-parallel"}  # one of four files is broken there: the others are its measure
+every_whole_layout = pytest.mark.parametrize("name", [name for name in LAYOUTS if name not in SPLIT])
 
 
 @pytest.fixture
@@ -55,33 +57,65 @@ def change(published, edit):
     write_weights(published.weights, tensors)
 
 
-@every_layout
+@every_whole_layout
 def test_a_missing_tensor(broken, tmp_path, name):
     published = broken(name)
     change(published, lambda tensors: tensors.pop(published.key))
     refused(published, tmp_path / "out", r"[13] of \d+ tensors of \w+ are missing, first: (model\.)?\w+\.")
 
 
-@every_layout
+@every_whole_layout
 def test_a_renamed_tensor(broken, tmp_path, name):
     published = broken(name)
     change(published, lambda tensors: tensors.update({"some.other.name": tensors.pop(published.key)}))
     refused(published, tmp_path / "out", "are missing, first: .* have no place in .*, first: some.other.name")
 
 
-@every_layout
+@every_whole_layout
 def test_a_tensor_too_many(broken, tmp_path, name):
     published = broken(name)
     change(published, lambda tensors: tensors.update({"model.adapter.weight": torch.zeros(2, 2)}))
     refused(published, tmp_path / "out", r"1 stored tensors have no place in \w+, first: model.adapter.weight")
 
 
-@every_layout
+@every_whole_layout
 def test_a_tensor_of_another_shape(broken, tmp_path, name):
     published = broken(name)
     change(published, lambda tensors: tensors.update({published.key: tensors[published.key][:-1]}))
     last = published.key.split(".")[-2]
     refused(published, tmp_path / "out", rf"1 tensors do not have the shape .*{last}.* is \[.*\] instead of \[.*\]")
+
+
+@pytest.mark.parametrize(
+    ("edit", "match"),
+    [
+        (lambda t, key: t.pop(key), "03.pth has no part of tensor 'layers.1.attention.wq.weight', which .*00.pth has"),
+        (lambda t, key: t.update({"other": t.pop(key)}), "03.pth has no part of tensor '.*', which .*00.pth has"),
+        (
+            lambda t, key: t.update({"model.adapter.weight": torch.zeros(2, 2)}),
+            "00.pth has no part of .*adapter.*03.pth",
+        ),
+        (
+            lambda t, key: t.update({key: t[key][:-1]}),
+            r"03.pth: the part of tensor .* is \[7, 32\], in .* it is \[8, 32\]",
+        ),
+    ],
+)
+def test_a_file_that_does_not_go_with_the_others(broken, tmp_path, edit, match):
+    published = broken("chameleon-parallel")
+    change(published, lambda tensors: edit(tensors, published.key))
+    refused(published, tmp_path / "out", match)
+
+
+def test_a_tensor_missing_from_every_file_of_a_split_model(broken, tmp_path):
+    published = broken("chameleon-parallel")
+    for file in published.weights.parent.glob("*.pth"):
+        tensors = read_weights(file)
+        del tensors[published.key]
+        write_weights(file, tensors)
+    refused(
+        published, tmp_path / "out", r"1 of \d+ tensors of ChameleonWithPixels are missing, first: model.layers.1.self"
+    )
 
 
 @every_layout
@@ -99,7 +133,8 @@ def test_no_tokenizer(broken, tmp_path, name):
     for place in {text.parent for text in published.texts}:
         for file in [*place.glob("*token*.json"), *place.glob("*.tiktoken"), *place.glob("*vision_tokens.txt")]:
             file.unlink()
-    missing = "text_tokenizer.json is missing" if name == "chameleon-official" else "has no tokenizer"
+    official = name in ("chameleon-official", "chameleon-parallel")
+    missing = "text_tokenizer.json is missing" if official else "has no tokenizer"
     refused(published, tmp_path / "out", missing)
 
 
@@ -114,7 +149,7 @@ def test_a_missing_shard(broken, tmp_path, name):
 def test_loading_directly_refuses_too(broken, name):
     published = broken(name)
     change(published, lambda tensors: tensors.pop(published.key))
-    with pytest.raises(IncompleteCheckpoint, match="are missing, first: "):
+    with pytest.raises(IncompleteCheckpoint, match="has no part of" if name in SPLIT else "are missing, first: "):
         CSDAutoregressivePipeline.from_pretrained(published.source)
 
 
@@ -122,11 +157,9 @@ def test_files_of_the_official_chameleon_folder_are_named(broken, tmp_path):
     published = broken("chameleon-official")
     (published.source / "tokenizer" / "vqgan.ckpt").unlink()
     refused(published, tmp_path / "out", "no vqgan.ckpt at .*GAIR/Anole-7b-v0.1")
-    published.weights.rename(published.weights.with_name("consolidated.00.pth"))
-    shutil.copy(published.weights.with_name("consolidated.00.pth"), published.weights.with_name("consolidated.01.pth"))
-    refused(published, tmp_path / "out", "2 parts of a model cut for several devices; .*facebook/chameleon-30b")
-    for file in published.weights.parent.glob("*.pth"):
-        file.unlink()
+    published.weights.rename(published.weights.with_name("consolidated.01.pth"))
+    refused(published, tmp_path / "out", "must hold 1 weight files, .*missing: consolidated.00.pth")
+    published.weights.with_name("consolidated.01.pth").unlink()
     refused(published, tmp_path / "out", "has no consolidated.pth; it belongs beside params.json")
 
 
