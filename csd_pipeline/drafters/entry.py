@@ -8,11 +8,14 @@ from torch import Tensor
 from csd_pipeline.decoding.state import DecodingState
 from csd_pipeline.decoding.window import Window
 
-ENTRIES = ("uniform", "left", "above", "mean", "left-copy", "above-copy")
+from .law_ring import LawRing
+
+_NEIGHBOUR_LAWS, _COPIES = ("left", "above", "mean"), ("left-copy", "above-copy")
+ENTRIES = ("uniform", *_NEIGHBOUR_LAWS, *_COPIES)
 
 
 class EntryLaws:
-    """Remembers the newest target laws of a stretch of positions in a ring, one row of the grid plus the window long.
+    """Finds the laws of entering drafts among the newest target laws, one row of the grid and the window long.
 
     Forced tokens (line marks) are no neighbours: to the left of a row's start is the last free position of the row
     before, and tokens that are forced anywhere are not among those of the uniform law.
@@ -25,50 +28,60 @@ class EntryLaws:
 
     def __init__(self, init: str, state: DecodingState, window: int):
         self.init, self.columns = init, state.grid.columns
-        self.needs_laws = window > 1 and init in ("left", "above", "mean")
-        self.size = self.columns + window + 1
-        shape = (len(state.counts), self.size + 1 if self.needs_laws else 0, state.vocabulary)
-        self.ring = torch.zeros(shape, device=state.tokens.device)
         self.free, self.uniform = _free_positions(state), _uniform_law(state)
-        self.seen = torch.zeros_like(state.committed)  # positions below this have a recorded law
+        reach = self.columns if init in _NEIGHBOUR_LAWS else 0
+        self.ring = LawRing(len(state.counts), window + reach + 1 if window > 1 else 0, self.uniform)
 
     def record(self, window: Window) -> None:
         """Store the target laws of a verified window."""
-        self.seen = window.start + window.lengths + 1
-        if self.needs_laws:
-            real = window.positions < self.seen[:, None]
-            slot = torch.where(real, window.positions % self.size, self.size)  # padding goes to the spare slot
-            self.ring.scatter_(1, slot[..., None].expand_as(window.target_laws), window.target_laws)
+        self.ring.record(window, window.target_laws)
 
-    def laws(self, state: DecodingState, positions: Tensor, drafts: Tensor, surviving: Tensor) -> Tensor:
-        """[B, L, V] entry laws of the positions [B, L]; ``drafts`` [B, L] holds ``surviving`` [B] kept drafts."""
-        if self.init == "uniform":
-            return self.uniform.expand(*positions.shape, -1)
-        tokens, known = self._neighbour_tokens(state, positions, drafts, surviving)
-        point = self.ring.new_zeros(*positions.shape, state.vocabulary).scatter_(-1, tokens[..., None], 1.0)
-        point = torch.where(known[..., None], point, self.uniform)
-        return self._neighbour_laws(positions, point) if self.needs_laws else point
+    def laws(
+        self, state: DecodingState, positions: Tensor, drafts: Tensor, surviving: Tensor, kept: Tensor | None = None
+    ) -> Tensor:
+        """[B, L, V] entry laws of the positions [B, L]; ``drafts`` [B, L] holds ``surviving`` [B] kept drafts.
 
-    def _neighbour_laws(self, positions: Tensor, left_token: Tensor) -> Tensor:
-        """Laws of the neighbours; one that has none yet is replaced by the nearest position that has.
-
-        In the first row nothing is above; "above" and "mean" then repeat the newest token, a point mass ``left_token``:
-        its context is a likely one (a run of equal codes), drafts from a law are not, and Jacobi needs good contexts.
+        Where ``kept`` [B, L] is True the law is the recorded one of the position itself.
         """
-        known_below = self.seen[:, None]
+        if self.init in _COPIES:
+            laws = self._point(*self._neighbour_tokens(state, positions, drafts, surviving))
+            return (
+                laws if kept is None else torch.where(kept[..., None], self.ring.at(self.ring.slots(positions)), laws)
+            )
+        if self.init in ("above", "mean"):
+            self._repeat_newest_token(state, drafts, surviving)
+        sources = self._sources(positions)
+        if kept is not None:
+            sources = [torch.where(kept, positions, source) for source in sources]
+        laws = [self.ring.at(self.ring.slots(source)) for source in sources]
+        return laws[0] if len(laws) == 1 else torch.lerp(*laws, 0.5)
+
+    def _sources(self, positions: Tensor) -> list[Tensor]:
+        """Positions [B, L] whose laws are used in equal shares; -1 stands for the fallback of the ring.
+
+        In the first row nothing is above; "above" and "mean" then repeat the newest token, a point mass: its context is
+        a likely one (a run of equal codes), drafts from a law are not, and Jacobi needs good contexts.
+        """
+        if self.init == "uniform":
+            return [torch.full_like(positions, -1)]
+        known_below = self.ring.seen[:, None]
         left = self._free_before(nearest_left(positions, known_below))
         if self.init == "left":
-            return torch.where((left >= 0)[..., None], self._law_at(left), left_token)
+            return [left]
         above = self._free_above(nearest_above(positions, known_below, self.columns))
-        laws = self._law_at(above)
-        if self.init == "mean":
-            adjacent = ((left >= 0) & (left == self._free_before(positions - 1)))[..., None]
-            laws = torch.where(adjacent, 0.5 * (laws + self._law_at(left)), laws)
-        return torch.where((above >= 0)[..., None], laws, left_token)
+        if self.init == "above":
+            return [above]
+        beside = (left == self._free_before(positions - 1)) & (above >= 0)
+        return [above, torch.where(beside, left, above)]
 
-    def _law_at(self, source: Tensor) -> Tensor:
-        index = (source % self.size)[..., None].expand(-1, -1, self.ring.shape[-1])
-        return self.ring.gather(1, index)
+    def _repeat_newest_token(self, state: DecodingState, drafts: Tensor, surviving: Tensor) -> None:
+        newest = (state.committed + surviving)[:, None]
+        self.ring.set_fallback(self._point(*self._neighbour_tokens(state, newest, drafts, surviving))[:, 0])
+
+    def _point(self, tokens: Tensor, known: Tensor) -> Tensor:
+        """[B, L, V] point masses on the tokens [B, L], the uniform law where there is none."""
+        point = self.uniform.new_zeros(*tokens.shape, len(self.uniform)).scatter_(-1, tokens[..., None], 1.0)
+        return torch.where(known[..., None], point, self.uniform)
 
     def _neighbour_tokens(self, state: DecodingState, positions: Tensor, drafts: Tensor, surviving: Tensor):
         """Nearest known token to the left or above (committed, or a draft that survived), and whether there is one."""
@@ -91,7 +104,7 @@ class EntryLaws:
         return source if self.free is None else torch.where(self._free_before(source) == source, source, -1)
 
     def keep(self, rows: Tensor) -> None:
-        self.ring, self.seen = self.ring[rows], self.seen[rows]
+        self.ring.keep(rows)
 
 
 def _free_positions(state: DecodingState) -> Tensor | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from csd_pipeline.decoding.indexing import count_up, take
 from csd_pipeline.decoding.window import Window
 
 
@@ -64,8 +65,8 @@ class GrowthGuide:
 def slide(values: Tensor, accepted: Tensor) -> Tensor:
     """[B, T, ...] values moved to the front by ``accepted + 1`` [B] slots; the last one fills the rest."""
     last = values.shape[1] - 1
-    source = (accepted[:, None] + 1 + torch.arange(last + 1, device=values.device)).clamp(max=last)
-    return values.gather(1, source.view(*source.shape, *(1,) * (values.dim() - 2)).expand_as(values))
+    source = (accepted[:, None] + count_up(last + 2, values.device)[1:]).clamp_(max=last)
+    return take(values, source)
 
 
 def fit(values: Tensor, length: int) -> Tensor:

@@ -7,7 +7,7 @@ from diffusers.configuration_utils import register_to_config
 from torch import Tensor
 
 from csd_pipeline.checks import require_at_least, require_between, require_choice, require_integer, require_positive
-from csd_pipeline.decoding.indexing import at_drafts
+from csd_pipeline.decoding.indexing import at_drafts, count_up
 from csd_pipeline.decoding.noise import Purpose
 from csd_pipeline.decoding.sampling import draw_by_inverse_cdf, draw_by_race, force_tokens, residual
 from csd_pipeline.decoding.state import DecodingState
@@ -17,6 +17,7 @@ from csd_pipeline.decoding.window import Window
 from .base import Drafter, DraftRun
 from .entry import ENTRIES, EntryLaws
 from .growth_guide import GrowthGuide, fit, slide
+from .law_ring import LawRing
 from .window_choice import AUTO, WINDOWS
 
 REDRAWS = ("fresh", "coupled", "gumbel")
@@ -114,25 +115,26 @@ class JacobiRun(DraftRun):
     def __init__(
         self, window: int, redraw: str, entry: EntryLaws, guide: GrowthGuide | None = None, record: str = "exact"
     ):
-        self.window, self.redraw, self.entry, self.guide, self.record = window, redraw, entry, guide, record
+        self.window, self.redraw, self.entry, self.guide = window, redraw, entry, guide
+        guided_laws = guide is not None and record == "exact"
+        self.recorded = LawRing(len(entry.ring.rows), window, entry.uniform) if guided_laws else entry.ring
         self.drafts: Tensor | None = None  # [B, T] int64
-        self.laws: Tensor | None = None  # [B, T, V]
         self.surviving: Tensor | None = None  # [B] int64
 
     def propose(self, state: DecodingState, length: int) -> tuple[Tensor, Tensor, Tensor]:
         if length == 0:
             none = torch.zeros(len(state.counts), 0, dtype=torch.int64, device=state.tokens.device)
             return none, none.new_zeros(*none.shape, state.vocabulary, dtype=torch.float32), none.bool()
-        slot = torch.arange(length, device=state.tokens.device)
         positions = state.upcoming(length + 1)[:, :-1]
-        kept = slot < self.surviving[:, None]
-        drafts, laws = fit(self.drafts, length), fit(self.laws, length)
-        entry_laws = self.entry.laws(state, positions, drafts, self.surviving)
+        fresh = count_up(length, positions.device) >= self.surviving[:, None]
+        drafts = fit(self.drafts, length)
+        laws = self.entry.laws(state, positions, drafts, self.surviving, ~fresh)
+        if self.recorded is not self.entry.ring:
+            laws = torch.where(fresh[..., None], laws, self.recorded.at(self.recorded.slots(positions)))
         forced = state.forced(positions)
         if forced is not None:
-            entry_laws = force_tokens(entry_laws, forced)
-        entry_drafts = self._draw_entries(state, entry_laws)
-        return torch.where(kept, drafts, entry_drafts), torch.where(kept[..., None], laws, entry_laws), ~kept
+            laws = force_tokens(laws, forced)
+        return torch.where(fresh, self._draw_entries(state, laws), drafts), laws, fresh
 
     def _draw_entries(self, state: DecodingState, laws: Tensor) -> Tensor:
         positions = state.upcoming(laws.shape[1] + 1)
@@ -145,8 +147,9 @@ class JacobiRun(DraftRun):
             return  # plain decoding: nothing is ever drafted
         self.entry.record(window)
         laws = window.target_laws if self.guide is None else self.guide.laws(window, outcome.accepted)
+        if self.recorded is not self.entry.ring:
+            self.recorded.record(window, laws)
         self.drafts = slide(self._redraw(state, window, outcome, laws), outcome.accepted)
-        self.laws = slide(laws if self.record == "exact" else window.target_laws, outcome.accepted)
         self.surviving = window.lengths - outcome.accepted
 
     def _redraw(self, state: DecodingState, window: Window, outcome: Verification, laws: Tensor) -> Tensor:
@@ -162,8 +165,8 @@ class JacobiRun(DraftRun):
         # Accept-or-repair with the plain rule at every slot: the new draft has its law and equals the old one as often
         # as any coupling can make it. The slot after the last real draft never held one.
         repairable = window.valid if spoiled is None else window.valid & ~spoiled
-        repair = torch.where(repairable[..., None], residual(laws[:, :-1], window.q), laws[:, :-1])
-        drawn = draw_by_inverse_cdf(torch.cat([repair, laws[:, -1:]], 1), uniform)
+        accepted_mass = torch.nn.functional.pad(window.q * repairable[..., None], (0, 0, 0, 1))
+        drawn = draw_by_inverse_cdf(residual(laws, accepted_mass), uniform)
         kept = outcome.kept if self.guide is None else self._kept(state, window, laws) & repairable
         return torch.cat([torch.where(kept, window.drafts, drawn[:, :-1]), drawn[:, -1:]], 1)
 
@@ -178,7 +181,9 @@ class JacobiRun(DraftRun):
     def keep(self, rows: Tensor) -> None:
         if self.drafts is None:
             return
-        self.drafts, self.laws, self.surviving = self.drafts[rows], self.laws[rows], self.surviving[rows]
+        self.drafts, self.surviving = self.drafts[rows], self.surviving[rows]
         self.entry.keep(rows)
+        if self.recorded is not self.entry.ring:
+            self.recorded.keep(rows)
         if self.guide is not None:
             self.guide.keep(rows)

@@ -1,0 +1,47 @@
+"""The newest laws of a stretch of positions: recorded laws of drafts, and laws of neighbours for new ones."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from csd_pipeline.decoding.indexing import put, take
+from csd_pipeline.decoding.window import Window
+
+
+class LawRing:
+    """[B, size + 2, V] float32 in fixed storage; a position lives in slot ``position % size``.
+
+    Args:
+        images: B.
+        size: positions that are remembered.
+        fallback: [V] law in the slot :attr:`fallback`, at the start that of every image.
+    """
+
+    def __init__(self, images: int, size: int, fallback: Tensor):
+        self.size, self.spare, self.fallback = size, size, size + 1
+        self.rows = fallback.new_zeros(images, size + 2, len(fallback))
+        self.rows[:, self.fallback] = fallback
+        self.seen = torch.zeros(images, dtype=torch.int64, device=fallback.device)  # positions below this have a law
+
+    def record(self, window: Window, laws: Tensor) -> None:
+        """Store the laws [B, L+1, V] of a verified window."""
+        self.seen = window.start + window.lengths + 1
+        padding = window.positions >= self.seen[:, None]
+        put(self.rows, (window.positions % self.size).masked_fill_(padding, self.spare), laws)
+
+    def set_fallback(self, laws: Tensor) -> None:
+        """Put the laws [B, V] into the fallback slot."""
+        self.rows[:, self.fallback] = laws
+
+    def slots(self, positions: Tensor) -> Tensor:
+        """[B, L] slots of the positions [B, L]; the fallback slot for negative ones."""
+        return (positions % self.size).masked_fill_(positions < 0, self.fallback)
+
+    def at(self, slots: Tensor) -> Tensor:
+        """[B, L, V] laws in the slots [B, L]."""
+        return take(self.rows, slots)
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop every image but ``rows`` (int64 indices)."""
+        self.rows, self.seen = self.rows[rows], self.seen[rows]
