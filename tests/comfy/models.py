@@ -5,7 +5,7 @@ from pathlib import Path
 
 from server import REPOSITORY
 
-sys.path.append(str(REPOSITORY / "tests" / "targets"))
+sys.path += [str(REPOSITORY), str(REPOSITORY / "tests" / "targets")]
 
 EMBEDDED = REPOSITORY / "csd_pipeline" / "models" / "embedded"
 MANY_SIZES = "Lumina-small"  # a random model, its sizes as (width, height), the usual one first

@@ -1,4 +1,4 @@
-"""The workflows of the template browser, as data: which nodes, in which column, with which widgets and links.
+"""The workflows of the template browser, as data: which nodes, in which row and column, with which widgets and links.
 
 ``write_workflows.py`` builds them in the real editor. A link is "name.output": the node it comes from and the output's
 position or name.
@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from csd_pipeline.relaxation import RELAXATIONS
+
 
 @dataclass
 class Node:
-    """A node of a template: its type, column, widget values and where its inputs come from."""
+    """A node of a template: its type, place, widget values and where its inputs come from.
+
+    Nodes of one row and column stand one below the other; a row starts below all nodes of the row before.
+    """
 
     type: str
     column: int
@@ -19,6 +24,7 @@ class Node:
     links: dict[str, str] = field(default_factory=dict)
     title: str | None = None
     size: tuple[int, int] | None = None
+    row: int = 0
 
 
 @dataclass
@@ -31,6 +37,7 @@ class Template:
 
 
 PICTURE = (260, 330)
+SAMPLER = (340, 740)  # room for the picture that grows below the plot
 
 
 def note(text: str, height: int = 260) -> Node:
@@ -44,25 +51,29 @@ def start(model: str = "embedded", prompt: str = "red apple on white") -> dict[s
     }
 
 
-def arm(name: str, column: int, title: str, seed: int, parts: dict[str, str], prefix: str, report: bool = True) -> dict:
-    """Sampler, decoder and saved picture of one method, and its report."""
+def arm(
+    name: str, title: str, seed: int, parts: dict[str, str], prefix: str, row: int = 0, report: bool = True
+) -> dict:
+    """Sampler, decoder and saved picture of one method, and its report, side by side."""
+    column = 2
     links = {"target": "target.0", "prompt": "prompt.0"} | parts
     nodes = {
         f"{name}-sampler": Node(
-            "CSDSampler", column, {"seed": seed, SEED_CONTROL: "fixed"}, links, title, size=(340, 0)
+            "CSDSampler", column, {"seed": seed, SEED_CONTROL: "fixed"}, links, title, SAMPLER, row
         ),
-        f"{name}-decode": Node("CSDDecode", column + 1, links={"tokens": f"{name}-sampler.tokens"}),
+        f"{name}-decode": Node("CSDDecode", column + 1, links={"tokens": f"{name}-sampler.tokens"}, row=row),
         f"{name}-save": Node(
             "CSDSaveImage",
             column + 1,
             {"filename_prefix": f"csd/{prefix}-{name}"},
             {"images": f"{name}-decode.0", "trace": f"{name}-sampler.trace"},
             size=PICTURE,
+            row=row,
         ),
     }
     if report:
         nodes[f"{name}-trace"] = Node(
-            "CSDTrace", column + 2, links={"trace": f"{name}-sampler.trace", "image": f"{name}-decode.0"}
+            "CSDTrace", column + 2, links={"trace": f"{name}-sampler.trace", "image": f"{name}-decode.0"}, row=row
         )
         nodes[f"{name}-report"] = Node(
             "PreviewAny",
@@ -70,6 +81,7 @@ def arm(name: str, column: int, title: str, seed: int, parts: dict[str, str], pr
             links={"source": f"{name}-trace.report"},
             title=f"{title}: numbers",
             size=(330, 260),
+            row=row,
         )
     return nodes
 
@@ -109,8 +121,11 @@ Read drift and forwards in the four reports: that is the price and what it buys.
 
 RULES = """## Rules side by side
 
-The same prompt, seed, drafter and drift budget, another acceptance rule in each row. Every rule has a node of its own;
-drag another one here and connect it."""
+The same prompt, seed, drafter and drift budget, another acceptance rule in each column: all there are. The plots tell
+tokens per pass and drift; the pictures stand below them.
+
+*exact* and *block* keep the model's own law. *phrase* stands at `max_len` 1 and is exact too: longer phrases need a
+library, which `csd phrases` collects for a model."""
 
 JANUS = """## Janus-Pro-7B
 
@@ -129,22 +144,30 @@ def sweep() -> dict[str, Node]:
         "drafter": Node("CSDJacobiDrafter", 1, DRAFTER),
         "rule": Node("CSDRelaxationEntropy", 1),
     }
-    for name, budget in {"budget-0": 0.0, "budget-02": 0.02, "budget-10": 0.1, "budget-100": 1.0}.items():
-        nodes[f"{name}-filter"] = Node("CSDFilterBudget", 1, {"budget": budget}, title=f"Drift budget {budget}")
+    budgets = {"budget-0": 0.0, "budget-02": 0.02, "budget-10": 0.1, "budget-100": 1.0}
+    for row, (name, budget) in enumerate(budgets.items()):
+        nodes[f"{name}-filter"] = Node(
+            "CSDFilterBudget", 1, {"budget": budget}, title=f"Drift budget {budget}", row=row
+        )
         parts = {"drafter": "drafter.0", "relaxation": "rule.0", "filter": f"{name}-filter.0"}
-        nodes |= arm(name, 2, f"Budget {budget}", 11, parts, "sweep")
+        nodes |= arm(name, f"Budget {budget}", 11, parts, "sweep", row)
     return nodes
 
 
-def rules(names: tuple[str, ...]) -> dict[str, Node]:
+def rules() -> dict[str, Node]:
+    """Every rule in a column of its own, from the rule down to the picture."""
     nodes = {
         "drafter": Node("CSDJacobiDrafter", 1, DRAFTER),
         "budget": Node("CSDFilterBudget", 1, {"budget": 0.1}),
     }
-    for name in names:
-        nodes[f"{name}-rule"] = Node(f"CSDRelaxation{name.capitalize()}", 1)
+    widgets = {"phrase": {"max_len": 1}}  # without a library
+    for column, name in enumerate(RELAXATIONS, start=2):
+        node = Node(f"CSDRelaxation{name.capitalize()}", column, widgets.get(name, {}), size=(300, 230))
         parts = {"drafter": "drafter.0", "relaxation": f"{name}-rule.0", "filter": "budget.0"}
-        nodes |= arm(name, 2, name.capitalize(), 7, parts, "rules")
+        drawn = arm(name, name.capitalize(), 7, parts, "rules", report=False)
+        for part in drawn.values():
+            part.column = column
+        nodes |= {f"{name}-rule": node} | drawn
     return nodes
 
 
@@ -157,10 +180,14 @@ def maps() -> dict[str, Node]:
         "budget": Node("CSDFilterBudget", 1, {"budget": 0.1}),
         "filter": Node("CSDFilterCombine", 1, links={"filter_a": "tv.0", "filter_b": "budget.0"}),
     }
-    nodes |= arm("csd", 2, "CSD", 3, parts, "maps")
+    nodes |= arm("csd", "CSD", 3, parts, "maps")
     for column, name in ((4, "acceptance"), (5, "entropy"), (5, "drift")):
         nodes[name] = Node(
-            "PreviewImage", column, links={"images": f"csd-trace.{name}"}, title=f"{name.capitalize()} map"
+            "PreviewImage",
+            column,
+            links={"images": f"csd-trace.{name}"},
+            title=f"{name.capitalize()} map",
+            size=PICTURE,
         )
     nodes["plot"] = Node(
         "PreviewImage", 6, links={"images": "csd-trace.plot"}, title="Tokens per forward", size=(420, 340)
@@ -170,11 +197,11 @@ def maps() -> dict[str, Node]:
 
 def exact_and_plain() -> dict[str, Node]:
     nodes = {}
-    for name, window, title in (("plain", 1, "Plain decoding"), ("exact", 32, "Exact, several tokens per forward")):
-        nodes[f"{name}-drafter"] = Node(
-            "CSDJacobiDrafter", 1, {"window": window, "redraw": "gumbel", "init": "mean"}, title=f"Window {window}"
-        )
-        nodes |= arm(name, 2, title, 3, {"drafter": f"{name}-drafter.0"}, "exact")
+    arms = (("plain", 1, "Plain decoding"), ("exact", 32, "Exact, several tokens per forward"))
+    for row, (name, window, title) in enumerate(arms):
+        widgets = {"window": window, "redraw": "gumbel", "init": "mean"}
+        nodes[f"{name}-drafter"] = Node("CSDJacobiDrafter", 1, widgets, title=f"Window {window}", row=row)
+        nodes |= arm(name, title, 3, {"drafter": f"{name}-drafter.0"}, "exact", row)
     return nodes
 
 
@@ -185,22 +212,19 @@ def janus() -> dict[str, Node]:
         "rule": Node("CSDRelaxationEntropy", 1, {"lam": 0.5, "support_guard": False, "relax_fresh": True}),
         "tv": Node("CSDFilterTV", 1, {"delta": 0.65}),
     }
-    nodes |= arm("janus", 2, "CSD", 1, parts, "janus-pro-7b")
+    nodes |= arm("janus", "CSD", 1, parts, "janus-pro-7b")
     nodes["janus-sampler"].widgets |= {"guidance": 5.0, "temperature": 1.0}
     return nodes
 
 
 TEMPLATES = {
     "1-first-picture": Template(
-        FIRST, {"note": note(FIRST)} | start() | arm("picture", 1, "Exact", 1, {}, "first", report=False)
+        FIRST, {"note": note(FIRST)} | start() | arm("picture", "Exact", 1, {}, "first", report=False)
     ),
     "2-exact-and-plain": Template(EXACT, {"note": note(EXACT)} | start(prompt="panda on grass") | exact_and_plain()),
     "3-csd-with-maps": Template(MAPS, {"note": note(MAPS)} | start(prompt="panda on grass") | maps()),
     "4-drift-budget": Template(SWEEP, {"note": note(SWEEP)} | start(prompt="rocket at starry night") | sweep()),
-    "5-rules-side-by-side": Template(
-        RULES,
-        {"note": note(RULES)} | start(prompt="ghost at sunset") | rules(("exact", "entropy", "annealed", "neighbour")),
-    ),
+    "5-rules-side-by-side": Template(RULES, {"note": note(RULES, 330)} | start(prompt="ghost at sunset") | rules()),
     "6-janus-pro-7b": Template(
         JANUS,
         {"note": note(JANUS, 330)}

@@ -1,4 +1,4 @@
-"""The front-end the newest server asks for, in both renderers: the shortest ways through. The rest is in test_browser."""
+"""The front-end the newest server asks for, in both renderers: the shortest ways; the rest is in test_browser."""
 
 import pytest
 from server import NEWEST

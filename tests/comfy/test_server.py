@@ -6,7 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+import requests
 from contract import CONTRACT, describe, differences
+from models import MANY_SIZES, SIZES
 from PIL import Image
 from server import PACK, REPOSITORY
 
@@ -66,6 +68,14 @@ def test_every_rule_and_filter_of_the_library_has_its_node(server):
     nodes = server.object_info()
     assert {f"CSDRelaxation{name.capitalize()}" for name in RELAXATIONS} <= nodes.keys()
     assert {"CSDFilterTV", "CSDFilterKL", "CSDFilterBudget", "CSDFilterCombine"} <= nodes.keys()
+
+
+def test_the_compare_workflow_holds_every_rule():
+    from csd_pipeline.relaxation import RELAXATIONS
+
+    graph = json.loads((REPOSITORY / "workflows" / "api" / "5-rules-side-by-side.json").read_text())
+    used = {node["class_type"] for node in graph.values()}
+    assert {f"CSDRelaxation{name.capitalize()}" for name in RELAXATIONS} <= used, "write_workflows.py adds it"
 
 
 def test_templates_are_served_with_a_thumbnail(server):
@@ -226,6 +236,25 @@ def test_a_bad_value_is_refused_on_its_node_before_anything_runs(server, node, c
     errors = refusal(server, graph)
     assert errors.keys() == {node}
     assert next(iter(changes)) in errors[node]
+
+
+def test_the_page_is_told_what_a_model_draws(server):
+    assert server.get("/csd/sizes", model="embedded") == {"sizes": [[128, 128]]}
+    assert server.get("/api/csd/sizes", model=MANY_SIZES) == {"sizes": [list(size) for size in SIZES]}
+    for name in ("no-such-model", "", "../elsewhere", str(REPOSITORY / "csd_pipeline" / "models" / "embedded")):
+        answer = requests.get(server.url + "/csd/sizes", params={"model": name}, timeout=60)
+        assert answer.status_code == 400 and "no model folder" in answer.json()["error"]
+
+
+def test_every_size_that_is_offered_is_drawn(server):
+    prompts = {"1": server.node("CSDLoadTarget", model=MANY_SIZES), "2": server.node("CSDPrompt", positive="red cat")}
+    for width, height in SIZES:
+        graph = chain(server, width=width, height=height) | prompts
+        (picture,) = server.images(graph)
+        assert Image.open(io.BytesIO(picture)).size == (width, height)
+    quick = server.node("CSDQuickGenerate", prompt="red cat", target=["1", 0], width=64, height=128)
+    (picture,) = server.images(prompts | {"3": quick, "4": server.node("SaveImage", images=["3", 0])})
+    assert Image.open(io.BytesIO(picture)).size == (64, 128)
 
 
 def test_a_size_the_model_can_not_draw_names_those_it_can(server):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -48,18 +49,28 @@ BUILD = """([nodes, pack]) => {
             if (!made[source].connect(slot, made[name], at)) throw new Error(`refused: ${from} -> ${name}.${input}`);
         }
     }
+    const sorted = (key) => [...new Set(nodes.map(([, spec]) => spec[key]))].sort((a, b) => a - b);
+    const lefts = new Map();
     let x = 40;
-    const columns = [...new Set(nodes.map(([, spec]) => spec.column))].sort((a, b) => a - b);
-    for (const column of columns) {
-        let y = top, width = 0;
+    for (const column of sorted('column')) {
+        lefts.set(column, x);
+        let width = 0;
         for (const [name, spec] of nodes.filter(([, spec]) => spec.column === column)) {
             const node = made[name], least = node.computeSize(), [w, h] = spec.size ?? [0, 0];
             node.setSize([Math.max(least[0], w, 260), Math.max(least[1], h)]);
-            node.pos = [x, y];
-            y += node.size[1] + GAP_Y;
             width = Math.max(width, node.size[0]);
         }
         x += width + GAP_X;
+    }
+    let y = top;
+    for (const row of sorted('row')) {
+        const bottoms = new Map();
+        for (const [name, spec] of nodes.filter(([, spec]) => spec.row === row)) {
+            const node = made[name], at = bottoms.get(spec.column) ?? y;
+            node.pos = [lefts.get(spec.column), at];
+            bottoms.set(spec.column, at + node.size[1] + GAP_Y);
+        }
+        y = Math.max(...bottoms.values());
     }
     graph.setDirtyCanvas(true, true);
 }"""
@@ -67,30 +78,17 @@ BUILD = """([nodes, pack]) => {
 
 def build(editor: Editor, template: Template) -> tuple[dict, dict]:
     """UI and API format of a template, as the editor writes them."""
-    nodes = [
-        [
-            name,
-            {
-                "type": n.type,
-                "column": n.column,
-                "widgets": n.widgets,
-                "links": n.links,
-                "title": n.title,
-                "size": n.size,
-            },
-        ]
-        for name, n in template.nodes.items()
-    ]
+    nodes = [[name, vars(node)] for name, node in template.nodes.items()]
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     editor.script(BUILD, [nodes, {"cnr_id": project["name"]}])
     return editor.graph(), editor.prompt()
 
 
 def thumbnail(pictures: list[bytes], path: Path) -> None:
-    """The pictures side by side, in at most two rows."""
+    """The pictures side by side, four and more in rows."""
     images = [Image.open(io.BytesIO(data)).convert("RGB") for data in pictures]
     side = max(max(image.size) for image in images)
-    columns = len(images) if len(images) < 4 else (len(images) + 1) // 2
+    columns = len(images) if len(images) < 4 else math.ceil(math.sqrt(len(images)))
     sheet = Image.new("RGB", (columns * side, -(-len(images) // columns) * side), "white")
     for index, image in enumerate(images):
         place = (index % columns * side, index // columns * side)

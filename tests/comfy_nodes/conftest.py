@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
+sys.path += [str(ROOT / folder) for folder in (".", "tests/targets", "tests/layouts")]  # with their random models
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [file for folder in ("csd_pipeline", "comfy_nodes") for file in sorted((ROOT / folder).rglob("*.py"))]
-HOST = {"comfy", "comfy_api", "folder_paths", "server", "csd_pipeline", "comfy_nodes"}
+HOST = {"aiohttp", "comfy", "comfy_api", "folder_paths", "server", "csd_pipeline", "comfy_nodes"}
 OF_TRANSFORMERS = {"huggingface_hub", "tokenizers", "yaml"}  # which always brings them
 ASKED_FOR_BY_NAME = {"torchao"}  # only in a sentence of its own when it is missing
 
