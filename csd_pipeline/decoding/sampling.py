@@ -11,6 +11,7 @@ from torch import Tensor
 from csd_pipeline.checks import require_at_least, require_between, require_integer
 
 TINY = 1e-12  # mass below this is rounding, not probability
+_LEVEL_SUMS = ("cpu",)  # devices that sum one after the other: level across weights of 0, as parallel sums need not be
 
 
 @dataclass
@@ -80,16 +81,18 @@ def draw_by_race(laws: Tensor, gumbel: Tensor) -> Tensor:
 def draw_by_inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
     """One sample per row of the unnormalised ``weights`` [..., V] from ``uniform`` [...] in [0, 1).
 
-    A token of weight 0 is never returned: where rounding leads to one (a parallel sum need not stay level across
-    weights of 0, a threshold may round up to the whole sum) the heaviest token takes its place.
+    A token of weight 0 is never returned: where rounding would lead to one, the heaviest token takes its place.
     """
     cumulative = weights.cumsum(-1)
-    threshold = uniform.unsqueeze(-1) * cumulative[..., -1:]
+    threshold = uniform.unsqueeze(-1) * cumulative[..., -1:]  # below the whole sum, as a uniform is at most 1 - 2**-24
     token = torch.searchsorted(cumulative, threshold, right=True).clamp_(max=weights.shape[-1] - 1)
-    return torch.where(weights.gather(-1, token) > 0, token, weights.argmax(-1, keepdim=True)).squeeze(-1)
+    if weights.device.type not in _LEVEL_SUMS:
+        token = torch.where(weights.gather(-1, token) > 0, token, weights.argmax(-1, keepdim=True))
+    return token.squeeze(-1)
 
 
 def residual(law: Tensor, accepted_mass: Tensor) -> Tensor:
-    """Unnormalised ``[p - q f]+`` along the last axis; ``p`` itself where no mass is left (p = q up to rounding)."""
+    """Unnormalised ``[p - q f]+`` along the last axis; ``p`` where no mass is left (p = q up to rounding)."""
     rest = (law - accepted_mass).clamp_(min=0)
-    return torch.where(rest.sum(-1, keepdim=True) > TINY, rest, law)
+    empty = rest.sum(-1, keepdim=True) <= TINY
+    return torch.addcmul(rest, law, empty.to(law.dtype))

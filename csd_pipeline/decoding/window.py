@@ -10,6 +10,8 @@ from torch import Tensor
 
 from .indexing import at_drafts, count_up
 
+_LOWEST_LOG = -200.0  # below the logarithm of any float32 but 0
+
 
 @dataclass
 class Window:
@@ -91,4 +93,4 @@ class Window:
 
 def entropy(law: Tensor) -> Tensor:
     """Entropy in nats along the last axis, with 0 ln 0 = 0."""
-    return -torch.special.xlogy(law, law).sum(-1)
+    return -(law * law.log().clamp_(min=_LOWEST_LOG)).sum(-1)

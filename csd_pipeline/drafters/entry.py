@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from csd_pipeline.decoding.indexing import count_up
 from csd_pipeline.decoding.state import DecodingState
 from csd_pipeline.decoding.window import Window
 
@@ -30,7 +31,15 @@ class EntryLaws:
         self.init, self.columns = init, state.grid.columns
         self.free, self.uniform = _free_positions(state), _uniform_law(state)
         reach = self.columns if init in _NEIGHBOUR_LAWS else 0
-        self.ring = LawRing(len(state.counts), window + reach + 1 if window > 1 else 0, self.uniform)
+        self.ring = LawRing(len(state.counts), window + reach + 1 if window > 1 else 1, self.uniform)
+        self.window = window
+        self.tables = self._slot_tables(state.grid.tokens) if window > 1 and init not in _COPIES else []
+
+    def _slot_tables(self, tokens: int) -> list[Tensor]:
+        """Slots [(N + 1) W] of the laws that are used in equal shares, by number of seen positions and distance."""
+        seen = count_up(tokens + 1, self.uniform.device)[:, None]
+        sources = self._sources(seen + count_up(self.window, seen.device), seen)
+        return [self.ring.slots(source).flatten() for source in sources]
 
     def record(self, window: Window) -> None:
         """Store the target laws of a verified window."""
@@ -41,7 +50,8 @@ class EntryLaws:
     ) -> Tensor:
         """[B, L, V] entry laws of the positions [B, L]; ``drafts`` [B, L] holds ``surviving`` [B] kept drafts.
 
-        Where ``kept`` [B, L] is True the law is the recorded one of the position itself.
+        Where ``kept`` [B, L] is True the law is the recorded one of the position itself. Of the others, neighbours'
+        laws are known for those less than a window behind the last seen one.
         """
         if self.init in _COPIES:
             laws = self._point(*self._neighbour_tokens(state, positions, drafts, surviving))
@@ -50,33 +60,40 @@ class EntryLaws:
             )
         if self.init in ("above", "mean"):
             self._repeat_newest_token(state, drafts, surviving)
-        sources = self._sources(positions)
+        seen = self.ring.seen[:, None]
+        index = (seen * self.window + (positions - seen).clamp_(min=0)).flatten()
+        slots = [table.index_select(0, index).view(positions.shape) for table in self.tables]
         if kept is not None:
-            sources = [torch.where(kept, positions, source) for source in sources]
-        laws = [self.ring.at(self.ring.slots(source)) for source in sources]
+            own = self.ring.slots(positions)
+            slots = [torch.where(kept, own, others) for others in slots]
+        laws = [self.ring.at(some) for some in slots]
         return laws[0] if len(laws) == 1 else torch.lerp(*laws, 0.5)
 
-    def _sources(self, positions: Tensor) -> list[Tensor]:
-        """Positions [B, L] whose laws are used in equal shares; -1 stands for the fallback of the ring.
+    def _sources(self, positions: Tensor, seen: Tensor) -> list[Tensor]:
+        """Positions whose laws make up those of the positions [.., W], -1 for the fallback of the ring.
 
         In the first row nothing is above; "above" and "mean" then repeat the newest token, a point mass: its context is
         a likely one (a run of equal codes), drafts from a law are not, and Jacobi needs good contexts.
         """
         if self.init == "uniform":
             return [torch.full_like(positions, -1)]
-        known_below = self.ring.seen[:, None]
-        left = self._free_before(nearest_left(positions, known_below))
+        left = self._free_before(nearest_left(positions, seen))
         if self.init == "left":
             return [left]
-        above = self._free_above(nearest_above(positions, known_below, self.columns))
+        above = self._free_above(nearest_above(positions, seen, self.columns))
         if self.init == "above":
             return [above]
         beside = (left == self._free_before(positions - 1)) & (above >= 0)
         return [above, torch.where(beside, left, above)]
 
     def _repeat_newest_token(self, state: DecodingState, drafts: Tensor, surviving: Tensor) -> None:
-        newest = (state.committed + surviving)[:, None]
-        self.ring.set_fallback(self._point(*self._neighbour_tokens(state, newest, drafts, surviving))[:, 0])
+        """Make the newest free token, committed or a draft that survived, the fallback of the ring."""
+        if self.free is None:
+            run = torch.cat([state.last_tokens, drafts], 1)
+            self.ring.fall_back_on(run.gather(1, surviving[:, None].clamp(max=drafts.shape[1])))
+        else:
+            after = (state.committed + surviving)[:, None]
+            self.ring.set_fallback(self._point(*self._neighbour_tokens(state, after, drafts, surviving))[:, 0])
 
     def _point(self, tokens: Tensor, known: Tensor) -> Tensor:
         """[B, L, V] point masses on the tokens [B, L], the uniform law where there is none."""

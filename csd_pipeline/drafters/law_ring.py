@@ -34,8 +34,12 @@ class LawRing:
         """Put the laws [B, V] into the fallback slot."""
         self.rows[:, self.fallback] = laws
 
+    def fall_back_on(self, tokens: Tensor) -> None:
+        """Put point masses on the tokens [B, 1] into the fallback slot."""
+        self.rows[:, self.fallback].zero_().scatter_(1, tokens, 1.0)
+
     def slots(self, positions: Tensor) -> Tensor:
-        """[B, L] slots of the positions [B, L]; the fallback slot for negative ones."""
+        """Slots of positions of any shape; the fallback slot for negative ones."""
         return (positions % self.size).masked_fill_(positions < 0, self.fallback)
 
     def at(self, slots: Tensor) -> Tensor:

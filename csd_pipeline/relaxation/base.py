@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diffusers import ConfigMixin, SchedulerMixin
-from torch import Tensor, lerp, where
+from torch import Tensor, lerp
 
 from csd_pipeline.decoding.verification import Decision, decide_each, overshoot
 from csd_pipeline.decoding.window import Window
@@ -57,9 +57,9 @@ class Relaxation(SchedulerMixin, ConfigMixin):
         """:meth:`accepted_mass` with the guards applied; a fresh draft keeps the plain mass ``min(p, q)``."""
         mass = self.accepted_mass(window)
         if self.config.support_guard:
-            mass = where(window.p > 0, mass, 0.0)
+            mass = mass * (window.p > 0)
         if not self.config.relax_fresh:
-            mass = where(window.fresh.unsqueeze(-1), window.plain_mass, mass)
+            mass = lerp(mass, window.plain_mass, window.fresh.to(mass.dtype).unsqueeze(-1))
         return mass
 
     def decide(self, window: Window, alignment_filter, uniform: Tensor) -> Decision:

@@ -84,11 +84,9 @@ class StaleRun(JacobiRun):
 
     def observe(self, state, window, outcome):
         super().observe(state, window, outcome)
-        source = outcome.accepted[:, None] + 1 + torch.arange(window.drafts.shape[1] + 1)
         if window.drafts.shape[1]:
-            source = source.clamp(max=window.drafts.shape[1] - 1)
-            old = window.draft_laws.gather(1, source[..., None].expand(-1, -1, window.draft_laws.shape[-1]))
-            self.laws = torch.where(outcome.kept.gather(1, source)[..., None], old, self.laws)
+            stale = torch.where(outcome.kept[..., None], window.draft_laws, window.target_laws[:, :-1])
+            self.recorded.record(window, torch.cat([stale, window.target_laws[:, -1:]], 1))
 
 
 class StaleDrafter(JacobiDrafter):

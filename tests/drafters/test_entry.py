@@ -9,12 +9,12 @@ from csd_pipeline.targets.base import Grid
 UNIFORM = torch.full((4,), 0.25)
 
 
-def recorded(init: str, lengths=(2, 1)):
+def recorded(init: str, lengths=(2, 1), window=7):
     """Two images on rows of three: token 3 committed, laws known for positions 0 .. length."""
     state = DecodingState.start(Grid(4, 3), 4, seed_words([1, 2]))
     state.committed, state.tokens[:, 0] = torch.tensor([1, 1]), 3
     laws = random_laws(6, 4, zeros=0).view(2, 3, 4)
-    entry = EntryLaws(init, state, window=4)
+    entry = EntryLaws(init, state, window)
     window = window_of(laws[:, :2], laws[:, :2], lengths=list(lengths), bonus=laws[:, 2:])
     window.start = torch.zeros(2, dtype=torch.int64)
     entry.record(window)
@@ -61,7 +61,7 @@ def test_mean_averages_where_the_left_neighbour_is_known():
 
 
 def test_newer_laws_replace_older_ones_and_the_ring_forgets_only_what_is_out_of_reach():
-    entry, state, _ = recorded("above")
+    entry, state, _ = recorded("above", window=4)
     newest = {}
     for start in range(2, 9):
         laws = random_laws(8, 4, zeros=0, seed=start).view(2, 4, 4)
@@ -70,7 +70,7 @@ def test_newer_laws_replace_older_ones_and_the_ring_forgets_only_what_is_out_of_
         entry.record(window)
         newest.update({start + slot: laws[:, slot] for slot in range(4)})
         state.committed = window.start + 1
-        for position in range(start + 3, start + 7):
+        for position in range(start + 4, start + 8):
             source = position - 3 if position - 3 < start + 4 else position - 6
             assert torch.equal(at(entry, state, position, surviving=(3, 3))[:, 0], newest[source])
 
