@@ -66,6 +66,7 @@ def check_template(editor, name: str, screenshot: str) -> None:
     for sampler in samplers:
         look_at(editor, sampler)
         editor.wait(DRAWN, sampler)
+    editor.screenshot(f"{screenshot}-near")
 
 
 @pytest.mark.parametrize(

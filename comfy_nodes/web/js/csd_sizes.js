@@ -59,6 +59,7 @@ class SizeList {
       serialize: false,
     });
     this.widget.serialize = false; // saved widget values must not shift
+    node.widgets.splice(node.widgets.indexOf(this.sides[1]) + 1, 0, node.widgets.pop()); // above the live plot
     this.widget.tooltip = "Sizes the connected model draws; sets width and height.";
     for (const side of this.sides) after(side, "callback", () => this.show());
     after(node, "onConnectionsChange", () => this.refresh());
