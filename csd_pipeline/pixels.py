@@ -20,9 +20,13 @@ def decode_pixels(adapter, tokens: Tensor) -> Tensor:
     Raises:
         NonFinitePixels: not finite in float32 either.
     """
+    return torch.cat([_decode_slice(adapter, part) for part in tokens.split(images_per_slice(adapter))])
+
+
+def images_per_slice(adapter) -> int:
+    """How many images become pixels at once."""
     height, width = adapter.image_size
-    images = max(1, _PIXELS_PER_SLICE // (height * width))
-    return torch.cat([_decode_slice(adapter, part) for part in tokens.split(images)])
+    return max(1, _PIXELS_PER_SLICE // (height * width))
 
 
 def _decode_slice(adapter, tokens: Tensor) -> Tensor:

@@ -116,7 +116,8 @@ def _build(config: dict, tensors: Mapping[str, Tensor], extra: Extra):
         config["grid_side"] = side // 2 ** (len(vq.get("channel_multiplier", range(5))) - 1)
     text = None
     if config["condition"] == "text":
-        text = read_json(extra.text_encoder / "config.json") if extra.text_encoder else _FLAN_T5_XL
+        usual = _FLAN_T5_XL | {"d_model": config["caption_dim"]}
+        text = read_json(extra.text_encoder / "config.json") if extra.text_encoder else usual
     return LlamaGenTarget(**config, vq_config=vq, text_config=text)
 
 

@@ -25,7 +25,7 @@ def test_embedded_model_is_described_without_its_weights(csd, monkeypatch):
     assert float(facts["parameters"].removesuffix(" M")) > 1
     shown = csd("info", "embedded", "--batch", 1).stdout
     assert "janus" in shown
-    assert "cache for 1 pictures" in shown
+    assert "1 pictures at once" in shown and "bytes" not in shown
 
 
 def test_saved_pipelines_show_their_own_parts(csd, tmp_path):

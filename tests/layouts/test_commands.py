@@ -76,6 +76,8 @@ def test_info_describes_every_layout_without_its_weights(csd, checkpoints, monke
     )
     assert facts["stored as"].startswith("float32")
     assert "3 pictures at once" in facts["memory"] and facts["memory"].endswith("in float16")
+    if not published.extra:
+        assert facts["bytes"]["float16"]["weights"] == 2 * sum(p.numel() for p in published.model.parameters())
     assert ("lacks" in facts) == bool(published.extra)
     assert facts["relaxation"].startswith("Exact")
 
@@ -106,3 +108,29 @@ def test_doctor_names_a_tensor(csd, checkpoints, tmp_path, name):
         assert f"{weights} has no part of tensor '{published.key}'" in result.stdout
     else:
         assert "are missing, first: " in result.stdout and "nobody.knows.this" in result.stdout
+
+
+def test_info_tells_the_weights_as_stored_tensor_by_tensor(csd, checkpoints, tmp_path):
+    published = checkpoints("janus-original")
+    folder = shutil.copytree(published.source, tmp_path / "half")
+    file = folder / published.weights.name
+    write_weights(file, {name: tensor.half() for name, tensor in read_weights(file).items()})
+    result = csd("info", folder, "--dtype", "auto", "--json")
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    target = CSDAutoregressivePipeline.from_pretrained(folder, dtype="auto").target
+    sizes = {p.element_size() for p in target.parameters()}
+    assert sizes == {2, 4}
+    assert facts["bytes"]["as stored"]["weights"] == sum(p.numel() * p.element_size() for p in target.parameters())
+
+
+def test_info_estimates_the_size_asked_for(csd, checkpoints):
+    published = checkpoints("lumina-folder")
+    cached = {}
+    for size in ("96x96", "32x128"):
+        result = csd("info", published.source, "--size", size, "--dtype", "float16", "--batch", 1, "--json")
+        assert result.exit_code == 0, result.output
+        cached[size] = json.loads(result.stdout)["bytes"]["float16"]["cache"]
+    assert cached["96x96"] > cached["32x128"]
+    refused = csd("info", published.source, "--size", "97x96")
+    assert refused.exit_code == 2 and "this model draws 96x96, " in refused.stderr
