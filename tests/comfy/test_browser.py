@@ -14,7 +14,8 @@ FIRST = "1-first-picture"
 PASSES = "() => [...document.querySelectorAll('canvas.csd-live-plot')].map((c) => Number(c.dataset.passes ?? 0))"
 DRAWN = """(id) => {
     const plot = window.app.graph.getNodeById(id).widgets.find((w) => w.name === 'live_plot').element;
-    return Number(plot.dataset.passes) > 0 && plot.checkVisibility();
+    const flat = plot.getBoundingClientRect().height <= 100; // not stretched over the room of the picture
+    return Number(plot.dataset.passes) > 0 && plot.checkVisibility() && flat;
 }"""
 SHOWN = "() => Object.values(window.app.nodeOutputs).flatMap((o) => o.images ?? []).length"
 pytestmark = pytest.mark.parametrize("page_server", [NEWEST_FRONTEND], ids=["1.58.1"], indirect=True, scope="session")

@@ -14,7 +14,8 @@ class Plot {
   constructor(node) {
     this.canvas = document.createElement("canvas");
     this.canvas.className = "csd-live-plot";
-    this.canvas.style.cssText = `width: 100%; height: ${HEIGHT}px; display: block;`;
+    // without a largest height "Nodes 2.0" stretches it over all the room a node has left
+    this.canvas.style.cssText = `width: 100%; height: ${HEIGHT}px; max-height: ${HEIGHT}px; display: block;`;
     this.clear();
     this.widget = node.addDOMWidget("live_plot", "csd_live_plot", this.canvas, {
       serialize: false,
