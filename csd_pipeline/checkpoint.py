@@ -12,6 +12,11 @@ from .weight_files import IncompleteCheckpoint, describe, read_json, shards, sto
 SUPPORTED_MODELS = ("janus", "chameleon", "emu3")  # model_type of config.json
 OWN_MODELS = ("ToyTarget", "LlamaGenTarget")
 _LUMINA = ("ChameleonXLLMXForConditionalGeneration", "LuminaWithPixels")
+GGUF = (
+    "a GGUF file holds the language model alone, without the heads and the decoder of picture codes; give the model's "
+    "own folder (deepseek-community/Janus-Pro-1B), and quantization_config to make it small"
+)
+_VARIANT = re.compile(r"(?:model|diffusion_pytorch_model)\.(\w+)(?:-\d+-of-\d+)?\.safetensors$")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 # tensors that follow from the config, or that only training needs
 _UNUSED = re.compile(r"(rotary_emb\.inv_freq|codebook_used|position_ids)$|(^|\.)loss\.")
@@ -60,12 +65,33 @@ def check_folder(folder: Path) -> None:
         IncompleteCheckpoint: naming the file.
     """
     if not (folder / "config.json").is_file():
-        raise IncompleteCheckpoint(f"{folder} has no config.json; it belongs beside the weights of the target model")
+        raise IncompleteCheckpoint(
+            f"{folder} has no config.json; it belongs beside the weights of the target model" + _elsewhere(folder)
+        )
     config = read_json(folder / "config.json")
     if config.get("_class_name") not in OWN_MODELS:
         check_model_type(config.get("model_type"), folder)
     for shard in shards(folder):
         describe(shard)
+
+
+def check_variant(folder: Path, variant: str | None) -> None:
+    """Raise IncompleteCheckpoint if all weights in ``folder`` are of a variant and none was asked for."""
+    named = [_VARIANT.match(file.name) for file in shards(folder)]
+    if variant is None and named and all(named):
+        only = named[0][1]
+        raise IncompleteCheckpoint(f"{folder} holds weights of the variant {only!r} only; give variant={only!r}")
+
+
+def _elsewhere(folder: Path) -> str:
+    """What else the folder holds: the checkpoint may lie deeper, or be a file of the language model alone."""
+    deeper = [file.parent for pattern in ("*", "snapshots/*") for file in sorted(folder.glob(f"{pattern}/config.json"))]
+    deeper += [file.parent for file in sorted(folder.glob("snapshots/*/model_index.json"))]
+    if deeper:
+        return f"; did you mean {deeper[0]}?"
+    if list(folder.glob("*.gguf")):
+        return f"; {GGUF}"
+    return ""
 
 
 def check_tokenizer(folder: Path) -> None:

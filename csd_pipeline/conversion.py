@@ -31,6 +31,9 @@ def convert(
     source, out, extra, dtype = resolve(source), Path(out), extra or Extra(), one_dtype(dtype, None)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; give a folder that does not exist yet")
+    blocked = next((parent for parent in out.parents if parent.is_file()), None)
+    if blocked is not None:
+        raise ValueError(f"{out} can not be made: {blocked} is a file")
     place = Path(fetch(source, {}))
     checkpoint = open_checkpoint(place, extra)
     if checkpoint is None:

@@ -53,6 +53,11 @@ class PipelineLoading(DiffusionPipeline):
             ValueError: folder missing, a file, shard or key of the checkpoint missing or broken, unsupported model.
         """
         source = resolve(source)
+        if Path(source).is_dir() and kwargs.get("subfolder"):
+            inner = Path(source, kwargs.pop("subfolder"))
+            if not inner.is_dir():
+                raise ValueError(f"{source} has no folder {inner.name!r}; leave subfolder out, or name one it has")
+            source = str(inner)
         dtype = one_dtype(kwargs.pop("dtype", None), kwargs.pop("torch_dtype", None))
         if Path(source).is_file():
             return cls.from_transformers(source, dtype=dtype, **kwargs)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from .checkpoint import SUPPORTED_MODELS, check_folder, check_model, check_tokenizer, target_class
+from .checkpoint import SUPPORTED_MODELS, check_folder, check_model, check_tokenizer, check_variant, target_class
 from .checks import nearest
 from .layouts import Extra, OpenCheckpoint, open_checkpoint
 from .names import EMBEDDED
@@ -27,6 +27,8 @@ def resolve(source: str | Path) -> str:
     Raises:
         ValueError: looks like a local folder but is none.
     """
+    if not isinstance(source, (str, Path)) or not str(source):
+        raise ValueError(f"give a folder, a file, a hub id like 'owner/name', or {EMBEDDED!r}, got {source!r}")
     folder, source = Path(source).expanduser(), str(source)
     if source == EMBEDDED:  # a folder of that name is reached as ./embedded
         return str(MODELS / EMBEDDED)
@@ -66,6 +68,7 @@ def check_local(folder: Path, class_name: str, given: dict) -> None:
         raise IncompleteCheckpoint(f"{folder} holds a {saved_class}, not a {class_name}; load it with its own class")
     if "target" not in given:
         check_folder(_place(folder, "target"))
+        check_variant(_place(folder, "target"), given.get("variant"))
     if "tokenizer" not in given and index.get("tokenizer", ["transformers"])[0] is not None:
         check_tokenizer(_place(folder, "tokenizer"))
 

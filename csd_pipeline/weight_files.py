@@ -16,6 +16,7 @@ from torch import Tensor
 
 _INDEXES = ("*.safetensors.index*.json", "*.bin.index*.json")
 _SINGLE_FILES = ("model*.safetensors", "diffusion_pytorch_model*.safetensors", "pytorch_model*.bin")
+_POINTER = b"version https://git-lfs"
 _WRAPPERS = ("state_dict", "model", "module")  # where training code puts the weights of a .pt or .ckpt file
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _DTYPES |= {"I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "BOOL": torch.bool}
@@ -68,6 +69,9 @@ def describe(file: Path) -> dict[str, Tensor]:
     Raises:
         IncompleteCheckpoint: truncated, damaged, or no weight file.
     """
+    with file.open("rb") as opened:
+        if opened.read(len(_POINTER)) == _POINTER:
+            raise IncompleteCheckpoint(f"{file} is a pointer of Git LFS, not the file itself; run `git lfs pull` there")
     if file.suffix != ".safetensors":
         return _torch_file(file, "meta")
     header, start = _header(file)

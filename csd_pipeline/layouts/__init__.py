@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+from csd_pipeline.checkpoint import GGUF
 from csd_pipeline.weight_files import IncompleteCheckpoint, read_json
 
 from .base import Extra, Layout, OpenCheckpoint
@@ -44,6 +45,8 @@ def open_checkpoint(place: Path, extra: Extra | None = None) -> OpenCheckpoint |
         return None
     layout = recognise(place)
     if layout is None and place.is_file():
+        if place.suffix == ".gguf":
+            raise IncompleteCheckpoint(f"{place} can not draw: {GGUF}")
         raise IncompleteCheckpoint(f"{place} is no weight file; give a checkpoint folder, or a .pt file of LlamaGen")
     return None if layout is None else layout.open(place, extra or Extra())
 
