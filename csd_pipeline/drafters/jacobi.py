@@ -124,9 +124,9 @@ class JacobiDrafter(Drafter):
         config = self.config
         guide = GrowthGuide(config.growth_weight, config.growth_decay, config.growth_share) if self.guided else None
         entry = EntryLaws(config.init, state, min(self.window, state.grid.tokens))
-        siblings = (
-            Siblings(config.tree_width, config.tree_depth, config.redraw == "gumbel") if self.extra_tokens else None
-        )
+        siblings = None
+        if self.extra_tokens:
+            siblings = Siblings(config.tree_width, config.tree_depth, by_race=self.shares_noise)
         return JacobiRun(self.window, config.redraw, entry, guide, config.record, siblings)
 
 
