@@ -72,7 +72,7 @@ def test_two_siblings_are_accepted_nine_times_in_ten():
 
 
 def test_taking_the_longest_surviving_path_is_biased():
-    """Children of token 0 always survive, those of the others never: a surviving 0 then wins, whatever came before it."""
+    """Children of token 0 always survive, those of the others never: a 0 that survives wins, whatever came before."""
     chances, orders, tests, left = passing(T3_P, (1 / 3,) * 3, 2)
     law = torch.zeros(3, dtype=torch.float64)
     for chance, (first, second), (pass_first, pass_second), rest in zip(chances, orders, tests, left, strict=True):
@@ -236,7 +236,7 @@ def test_siblings_have_noise_of_their_own():
             every = torch.cat([more, plain.uniform(position, purpose, draw)[..., None]], -1)
             assert every.shape == (2, 3, 5) and len(every.unique()) == 30
     values = plain.sibling_uniform(torch.arange(4000).expand(2, -1), Purpose.VERIFY, 1, 3)
-    assert 0 <= values.min() and values.max() < 1 and values.mean().item() == pytest.approx(0.5, abs=0.01)
+    assert values.min() >= 0 and values.max() < 1 and values.mean().item() == pytest.approx(0.5, abs=0.01)
     assert values.flatten(0, 1).T.corrcoef().fill_diagonal_(0).abs().max() < 0.05
 
 

@@ -1,4 +1,4 @@
-"""A forward over a tree of drafts, then the accepted path where it belongs: the laws of a full forward along every path."""
+"""A forward over a tree of drafts, then the accepted path in its place: the laws of a full forward along every path."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from families import FAMILIES
 from helpers import open_toy
-from helpers_janus import janus_tokenizer, left_padded, prompt_batch, reference_logits, tiny_janus
+from helpers_janus import left_padded, prompt_batch, reference_logits, tiny_janus
 from helpers_tree import check_every_path
 from test_families import expected_rows, family, opened
 from test_janus import PROMPTS
