@@ -19,7 +19,7 @@ from .base import Drafter, DraftRun
 from .entry import ENTRIES, EntryLaws
 from .growth_guide import GrowthGuide, fit, slide
 from .law_ring import LawRing
-from .tree import Siblings, check_tree_size
+from .siblings import Siblings, check_tree_size
 from .window_choice import AUTO, WINDOWS
 
 REDRAWS = ("fresh", "coupled", "gumbel")
