@@ -17,7 +17,7 @@ from csd_pipeline.decoding.window import Window
 from .base import Drafter, DraftRun
 from .entry import ENTRIES, EntryLaws
 from .growth_guide import GrowthGuide, fit, slide
-from .tree import Siblings, check_tree_size
+from .siblings import Siblings, check_tree_size
 from .window_choice import AUTO, WINDOWS
 
 REDRAWS = ("fresh", "coupled", "gumbel")

@@ -8,7 +8,7 @@ from csd_pipeline.decoding.noise import seed_words
 from csd_pipeline.decoding.state import DecodingState
 from csd_pipeline.drafters import JacobiDrafter
 from csd_pipeline.drafters.jacobi import REDRAWS
-from csd_pipeline.drafters.tree import Siblings
+from csd_pipeline.drafters.siblings import Siblings
 from csd_pipeline.relaxation import BlockVerification
 from csd_pipeline.targets.base import Grid
 from csd_pipeline.targets.toy import ToyAdapter, ToyTarget
