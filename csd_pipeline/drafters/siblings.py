@@ -58,15 +58,15 @@ class Siblings:
         first, laws = drafts[:, : shape.depth, None], laws[:, : shape.depth]
         rest = laws.scatter(-1, first, 0.0)  # K - 1 more from what is left
         more, drawn = self._best(state, positions, rest) if self.by_race else self._drawn(state, positions, rest)
-        return DraftTree(shape, torch.cat([first, more], -1), torch.cat([torch.ones_like(first) > 0, drawn], -1))
+        return DraftTree(shape, torch.cat([first, *more], -1), torch.cat([torch.ones_like(first) > 0, *drawn], -1))
 
-    def _best(self, state: DecodingState, positions: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
+    def _best(self, state: DecodingState, positions: Tensor, rest: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         race = rest.log() + state.noise.gumbel(positions, rest.shape[-1])
         race = torch.nn.functional.pad(race, (0, max(0, self.width - 1 - rest.shape[-1])), value=-torch.inf)
         score, token = race.topk(self.width - 1, dim=-1)
-        return torch.where(score > -torch.inf, token, 0), score > -torch.inf
+        return [torch.where(score > -torch.inf, token, 0)], [score > -torch.inf]
 
-    def _drawn(self, state: DecodingState, positions: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
+    def _drawn(self, state: DecodingState, positions: Tensor, rest: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         uniform = state.noise.sibling_uniform(positions, Purpose.ENTRY, state.passes, self.width - 1)
         tokens, drawn = [], []
         for number in range(self.width - 1):
@@ -74,4 +74,4 @@ class Siblings:
             drawn.append(rest.gather(-1, token) > 0)
             tokens.append(token)
             rest = rest.scatter(-1, token, 0.0)
-        return torch.cat(tokens, -1), torch.cat(drawn, -1)
+        return tokens, drawn
