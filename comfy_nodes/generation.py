@@ -31,7 +31,8 @@ def draw(target: Target, prompt: Prompt, parts: dict, node_id: str, **call) -> t
     pipeline = with_parts(target.pipeline, parts)
     size = pipeline.size_of(call.get("height"), call.get("width"))
     adapter, images = adapter_for(pipeline.target, size), call["num_images_per_prompt"]
-    bring(target, run_bytes(pipeline.target, adapter, images, parts["drafter"].window))
+    drafter = parts["drafter"]
+    bring(target, run_bytes(pipeline.target, adapter, images, drafter.window + drafter.extra_tokens))
     total = images * adapter.grid.tokens
     bar = comfy.utils.ProgressBar(total, node_id=node_id)
     live = LiveRun(

@@ -9,7 +9,9 @@ from .registry import Part
 
 _ALIASES = ["CSD", "speculative decoding", "Jacobi"]
 # Inputs a node got after workflows had been saved with it: optional, so that those without them still run.
-_LATER = {"CSDJacobiDrafter": ("guide", "growth_weight", "growth_decay", "growth_share", "record")}
+_LATER = {
+    "CSDJacobiDrafter": ("guide", "growth_weight", "growth_decay", "growth_share", "record", "tree_depth", "tree_width")
+}
 
 
 def part_node(part: Part, category: str, socket, output: str) -> type[io.ComfyNode]:

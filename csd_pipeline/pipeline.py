@@ -277,7 +277,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
     def _decode_batches(self, adapter, rows, seeds, batch_size, monitor, *, warp, drafter, **options) -> list:
         """Decode ``batch_size`` images at a time; the results of the batches that were begun."""
         scale, results, batch_size = warp.guidance_scale, [], batch_size or len(seeds)
-        window = min(drafter.window, adapter.grid.tokens)
+        window = min(drafter.window, adapter.grid.tokens) + drafter.extra_tokens
         for start in range(0, len(seeds), batch_size):
             part = slice(start, start + batch_size)
             self._guidance_scale = warp.guidance_scale = scale  # a callback may have changed it for the batch before

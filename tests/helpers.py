@@ -176,7 +176,7 @@ def run_toy(
     """Decode one toy image per seed."""
     warp, drafter = warp or Warp(), drafter or JacobiDrafter(window=3)
     seeds, adapter = list(seeds), adapter or ToyAdapter(model)
-    session = open_toy(adapter, classes or [0] * len(seeds), warp.guided, drafter.window)
+    session = open_toy(adapter, classes or [0] * len(seeds), warp.guided, drafter.window + drafter.extra_tokens)
     return decode(
         session,
         adapter,

@@ -1,6 +1,7 @@
 """A static key/value cache with one write position per row; the only file that knows transformers' cache interface.
 
-Rolling back is not advancing: the next pass simply writes over the slots of rejected drafts. Storage never moves.
+Rolling back is not advancing: the next pass simply writes over the slots of rejected drafts. Storage never moves;
+entries written behind their place (nodes of a tree of drafts) are copied to it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,13 @@ class RowCacheLayer(CacheLayerMixin):
         self.keys[: len(rows)] = self.keys[rows.to(self.keys.device)]
         self.values[: len(rows)] = self.values[rows.to(self.values.device)]
 
+    def move(self, source: Tensor, target: Tensor) -> None:
+        for stored in (self.keys, self.values):
+            rows = stored[: len(source)]
+            index = [slots[:, None, :, None].to(stored.device) for slots in (source, target)]
+            source_index, target_index = (i.expand(-1, stored.shape[1], -1, stored.shape[3]) for i in index)
+            rows.scatter_(2, target_index, rows.gather(2, source_index))
+
     def get_seq_length(self, *args) -> int:
         return 0  # positions and mask are always passed explicitly
 
@@ -78,6 +86,11 @@ class RowCache(Cache):
         for layer in self.layers:
             if layer.is_initialized:
                 layer.keep(rows)
+
+    def move(self, source: Tensor, target: Tensor) -> None:
+        """Copy keys and values from the slots ``source`` [R, D] (int64) of every row to its slots ``target`` [R, D]."""
+        for layer in self.layers:
+            layer.move(source, target)
 
 
 def cache_argument(module: torch.nn.Module) -> str:

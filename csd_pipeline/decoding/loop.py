@@ -19,6 +19,8 @@ from .noise import seed_words
 from .sampling import Warp, force_tokens
 from .state import DecodingState
 from .trace import Trace, TraceRecorder
+from .tree import DraftTree
+from .tree_verification import check_tree, verify_tree
 from .verification import Verification, relaxes, verify, verify_shared_noise
 from .window import Window
 
@@ -87,11 +89,13 @@ def decode(
         on_pass: called after every pass; returning False stops decoding.
 
     Raises:
-        ValueError: guidance without unconditional rows, or a rule that can not serve this target.
+        ValueError: guidance without unconditional rows, a rule that can not serve this target, or a tree of drafts with
+            a rule other than the exact one.
         NonFiniteLogits: the target's logits are NaN or infinite.
     """
     if warp.guided and session.rows == session.images:
         raise ValueError("guidance needs unconditional rows in the session; open it with them, or use guidance_scale=1")
+    check_tree(drafter, relaxation, alignment_filter)
     relaxation.prepare(adapter)
     grid, images = adapter.grid, len(seeds)
     state = DecodingState.start(grid, adapter.vocabulary, seed_words(seeds, device))
@@ -105,9 +109,12 @@ def decode(
     index = torch.arange(images, device=state.tokens.device)
 
     while active:
-        logits, window = _forward(session, state, draft_run, drafter.window)
-        window.target_laws = _laws(warp, logits, state, window)
-        if share_noise:
+        logits, window, tree = _forward(session, state, draft_run, drafter.window)
+        window.target_laws = _laws(warp, logits, state, window, tree)
+        if tree is not None:
+            window, outcome, path = verify_tree(window, tree, state.noise, state.passes, share_noise)
+            session.adopt(state.committed, path)
+        elif share_noise:
             outcome = verify_shared_noise(window, state.noise)
         else:
             outcome = verify(window, relaxation, alignment_filter, state.noise, state.passes)
@@ -132,29 +139,37 @@ def decode(
     return DecodingResult(finished, recorder.finish(grid))
 
 
-def _forward(session: TargetSession, state: DecodingState, draft_run, window_size: int) -> tuple[Tensor, Window]:
+def _forward(
+    session: TargetSession, state: DecodingState, draft_run, window_size: int
+) -> tuple[Tensor, Window, DraftTree | None]:
     """Run the target over the committed token and the drafts (over the prompt in the first pass)."""
     device = state.tokens.device
     if state.counts[0] == 0:
         none = torch.zeros(len(state.counts), 0, device=device)
         empty = none.new_zeros(len(state.counts), 0, state.vocabulary)
         zeros = torch.zeros_like(state.committed)
-        return session.prefill(), Window(empty, empty, none.long(), none.bool(), zeros, state.committed)
+        return session.prefill(), Window(empty, empty, none.long(), none.bool(), zeros, state.committed), None
     lengths = state.room().clamp(max=window_size - 1)
     length = min(window_size - 1, state.grid.tokens - min(state.counts) - 1)
     drafts, laws, fresh = draft_run.propose(state, length)
-    logits = session.step(torch.cat([state.last_tokens, drafts], 1), state.committed, max(state.counts))
+    tree = draft_run.branch(state, drafts, laws)
+    if tree is None:
+        tokens, shape = torch.cat([state.last_tokens, drafts], 1), None
+    else:
+        tokens, shape = tree.tokens(state.last_tokens, drafts), tree.shape
+    logits = session.step(tokens, state.committed, max(state.counts), shape)
     window = Window(laws, laws, drafts, fresh, lengths, state.committed, state.spent, state.grid.tokens)
     window.positions = state.upcoming(length + 1)  # the same tensor: its noise is not made twice
-    return logits, window
+    return logits, window, tree
 
 
-def _laws(warp: Warp, logits: Tensor, state: DecodingState, window: Window) -> Tensor:
+def _laws(warp: Warp, logits: Tensor, state: DecodingState, window: Window, tree: DraftTree | None) -> Tensor:
     laws = warp.laws(logits, images=len(state.counts))
     marks = state.vocabulary - laws.shape[-1]  # tokens that are only ever forced have no logits
     if marks:
         laws = torch.nn.functional.pad(laws, (0, marks))
-    forced = state.forced(window.positions)
+    positions = window.positions if tree is None else window.start[:, None] + tree.shape.place
+    forced = state.forced(positions)
     return laws if forced is None else force_tokens(laws, forced)
 
 

@@ -86,7 +86,8 @@ class IndexedNoise:
         self.seeds, self.positions = seeds, positions
         self._gumbel_table: Tensor | None = None  # [B, N, V]
         self._gumbel_ahead = True  # False once a batch was too large: a table made late in its run would not pay
-        self._uniform_table: tuple[int, Tensor] | None = None  # number of the block of passes, [B, passes, 4, N]
+        # by number of siblings: number of the block of passes, [B, passes, 4, N, siblings]
+        self._uniform_tables: dict[int, tuple[int, Tensor]] = {}
         self._last: tuple | None = None
         self._clamped: tuple[Tensor, Tensor] | None = None  # the positions last asked for, and those inside the image
 
@@ -110,7 +111,7 @@ class IndexedNoise:
             raise ValueError("Gumbel noise is a vector per position: use gumbel()")
         ahead = 4 * _PASSES_AHEAD * self.positions * len(self.seeds)
         if isinstance(draw, int) and 0 < ahead <= _SMALL_TABLE:
-            rows = self._uniforms_ahead(draw)[:, draw % _PASSES_AHEAD, int(purpose) - 1]
+            rows = self._uniforms_ahead(draw)[:, draw % _PASSES_AHEAD, int(purpose) - 1, :, 0]
             return rows.gather(1, self._inside(position).view(len(rows), -1)).view(position.shape)
         if self._last is None or self._last[0] is not position or self._last[1] is not draw:
             draws = draw if isinstance(draw, Tensor) else torch.full((), draw, device=position.device)
@@ -118,19 +119,30 @@ class IndexedNoise:
             self._last = (position, draw, self._words(position, draws.view(-1, *(1,) * (position.dim() - 1))))
         return _unit(self._last[2][int(purpose) - 1])
 
-    def _words(self, position: Tensor, draw: Tensor) -> tuple[Tensor, ...]:
-        """One block of four words per (position, draw): one word for each purpose."""
-        counter = (position, draw, torch.ones_like(draw), torch.zeros_like(draw))
+    def sibling_uniform(self, position: Tensor, purpose: Purpose, draw: int, siblings: int) -> Tensor:
+        """[B, D, siblings] float32 in [0, 1) for the second and further candidates of the positions [B, D]."""
+        lanes = torch.arange(1, siblings + 1, device=position.device)
+        if 0 < 4 * _PASSES_AHEAD * self.positions * len(self.seeds) * siblings <= _SMALL_TABLE:
+            rows = self._uniforms_ahead(draw, siblings)[:, draw % _PASSES_AHEAD, int(purpose) - 1]
+            return rows.gather(1, self._inside(position)[..., None].expand(-1, -1, siblings))
+        draws = torch.full((), draw, device=position.device)
+        return _unit(self._words(position[..., None], draws, lanes)[int(purpose) - 1])
+
+    def _words(self, position: Tensor, draw: Tensor, lane: Tensor | None = None) -> tuple[Tensor, ...]:
+        """One block of four words per (position, draw, lane): one word for each purpose; lane 0 if none is given."""
+        counter = (position, draw, torch.ones_like(draw), torch.zeros_like(draw) if lane is None else lane)
         return philox4x32(counter, self._key(position.dim()))
 
-    def _uniforms_ahead(self, draw: int) -> Tensor:
+    def _uniforms_ahead(self, draw: int, siblings: int = 0) -> Tensor:
         block = draw // _PASSES_AHEAD
-        if self._uniform_table is None or self._uniform_table[0] != block:
+        if self._uniform_tables.get(siblings, (None,))[0] != block:
             device = self.seeds.device
-            position = torch.arange(self.positions, device=device).expand(len(self.seeds), 1, -1)
-            draws = block * _PASSES_AHEAD + torch.arange(_PASSES_AHEAD, device=device)[None, :, None]
-            self._uniform_table = (block, _unit(torch.stack(self._words(position, draws), dim=2)))
-        return self._uniform_table[1]
+            position = torch.arange(self.positions, device=device).view(1, 1, -1, 1).expand(len(self.seeds), -1, -1, -1)
+            draws = block * _PASSES_AHEAD + torch.arange(_PASSES_AHEAD, device=device).view(1, -1, 1, 1)
+            lanes = torch.arange(1, siblings + 1, device=device) if siblings else torch.zeros_like(draws)
+            table = _unit(torch.stack(self._words(position, draws, lanes), dim=2))
+            self._uniform_tables[siblings] = (block, table)
+        return self._uniform_tables[siblings][1]
 
     def gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
         """[B, L, V] standard Gumbel noise of the absolute positions [B, L]; independent of pass and window."""

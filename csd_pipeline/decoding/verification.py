@@ -164,4 +164,6 @@ def _always_closed(alignment_filter) -> bool:
 def leading(ok: Tensor) -> Tensor:
     """[B] number of leading True of [B, L]."""
     length = ok.shape[1]
+    if length == 0:
+        return ok.new_zeros(len(ok), dtype=torch.int64)
     return count_up(length, ok.device).masked_fill(ok, length).amin(1)

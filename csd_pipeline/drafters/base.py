@@ -8,6 +8,7 @@ from diffusers import ConfigMixin, SchedulerMixin
 from torch import Tensor
 
 from csd_pipeline.decoding.state import DecodingState
+from csd_pipeline.decoding.tree import DraftTree
 from csd_pipeline.decoding.verification import Verification
 from csd_pipeline.decoding.window import Window
 
@@ -22,6 +23,10 @@ class DraftRun(ABC):
         Returns:
             drafts [B, L] int64, draft laws [B, L, V] float32, fresh [B, L] bool.
         """
+
+    def branch(self, state: DecodingState, drafts: Tensor, laws: Tensor) -> DraftTree | None:
+        """Further candidates for the first positions of the drafts [B, L] just proposed with their laws [B, L, V]."""
+        return None
 
     @abstractmethod
     def observe(self, state: DecodingState, window: Window, outcome: Verification) -> None:
@@ -38,6 +43,7 @@ class Drafter(SchedulerMixin, ConfigMixin):
     Attributes:
         shares_noise: drafts are drawn with the very noise plain decoding would use, so that an exact run can compare
             tokens instead of laws and returns the same picture as plain decoding.
+        extra_tokens: tokens per target forward besides the window: the other candidates of a tree.
         exact: the law recorded for a draft is the one it was really drawn from, so that an exact rule keeps the target
             law.
     """
@@ -46,6 +52,7 @@ class Drafter(SchedulerMixin, ConfigMixin):
     order = 1
     source: str = ""
     shares_noise = False
+    extra_tokens = 0
     exact = True
 
     @property

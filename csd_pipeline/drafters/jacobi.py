@@ -11,6 +11,7 @@ from csd_pipeline.decoding.indexing import at_drafts, count_up
 from csd_pipeline.decoding.noise import Purpose
 from csd_pipeline.decoding.sampling import draw_by_inverse_cdf, draw_by_race, force_tokens, residual
 from csd_pipeline.decoding.state import DecodingState
+from csd_pipeline.decoding.tree import DraftTree, extra_nodes
 from csd_pipeline.decoding.verification import Verification
 from csd_pipeline.decoding.window import Window
 
@@ -18,6 +19,7 @@ from .base import Drafter, DraftRun
 from .entry import ENTRIES, EntryLaws
 from .growth_guide import GrowthGuide, fit, slide
 from .law_ring import LawRing
+from .siblings import Siblings, check_tree_size
 from .window_choice import AUTO, WINDOWS
 
 REDRAWS = ("fresh", "coupled", "gumbel")
@@ -31,6 +33,10 @@ class JacobiDrafter(Drafter):
     After a pass the drafts behind the first rejection are drawn again from the target laws ``p`` of that pass, which
     become their recorded laws. Departures from released loops: the recorded law is always the law really used (kept
     tokens of a coupled redraw record ``p``), and every image advances by its own length.
+
+    A tree (SJD-PAC, arXiv 2603.18599) tries several candidates at the first positions. Departures from the release:
+    candidates are tested in the order they were drawn, each against what the earlier ones left of the target law, which
+    is exact (taking the longest path that survives is not), and all nodes of a level share their candidates.
 
     A guide (SJD-VP, arXiv 2603.27115) draws from a law ``g`` instead, which favours tokens whose probability has grown
     from pass to pass. The formula of ``g`` is this project's: the paper's was not at hand.
@@ -55,11 +61,18 @@ class JacobiDrafter(Drafter):
             exact; ``"lossy"`` is ``p``, which accepts growing tokens more often and changes the output law. The ledger
             of drift does not see that change.
 
+        tree_depth: 0 to 4 levels of a tree of candidates at the first positions of the window, where each draft gets
+            siblings drawn without replacement from its law; the drafts behind follow the first ones. 0 is no tree.
+            Needs a window of more than ``tree_depth`` tokens and the exact rule.
+        tree_width: 1 to 8 candidates of every node; 1 is no tree. A tree adds nodes to every forward, 81 with
+            ``tree_width`` 4 and ``tree_depth`` 3, and may add 400.
+
     Raises:
-        ValueError: a number outside its range, or an unknown ``redraw``, ``init``, ``guide`` or ``record``.
+        ValueError: a number outside its range, an unknown ``redraw``, ``init``, ``guide`` or ``record``, or a tree
+            with more levels than the window has drafts, with too many nodes or with an automatic window.
     """
 
-    source = "arXiv 2410.01699, 2510.24211, 2603.27115"
+    source = "arXiv 2410.01699, 2510.24211, 2603.27115, 2603.18599"
 
     @register_to_config
     def __init__(
@@ -72,6 +85,8 @@ class JacobiDrafter(Drafter):
         growth_decay: float = 0.8,
         growth_share: float = 0.1,
         record: str = "exact",
+        tree_depth: int = 0,
+        tree_width: int = 4,
     ):
         if window != AUTO:
             require_integer("window", window, 1)
@@ -83,11 +98,16 @@ class JacobiDrafter(Drafter):
             require_positive(name, value)
             require_between(name, value, 0, 1)
         require_choice("record", record, RECORDS)
+        check_tree_size(tree_width, tree_depth, window)
 
     @property
     def window(self) -> int:
         """Tokens per target forward; the largest there may be, as long as an automatic one is not chosen."""
         return WINDOWS[-1] if self.config.window == AUTO else self.config.window
+
+    @property
+    def extra_tokens(self) -> int:
+        return extra_nodes(self.config.tree_width, self.config.tree_depth)
 
     @property
     def shares_noise(self) -> bool:
@@ -106,16 +126,25 @@ class JacobiDrafter(Drafter):
         config = self.config
         guide = GrowthGuide(config.growth_weight, config.growth_decay, config.growth_share) if self.guided else None
         entry = EntryLaws(config.init, state, min(self.window, state.grid.tokens))
-        return JacobiRun(self.window, config.redraw, entry, guide, config.record)
+        siblings = None
+        if self.extra_tokens:
+            siblings = Siblings(config.tree_width, config.tree_depth, by_race=self.shares_noise)
+        return JacobiRun(self.window, config.redraw, entry, guide, config.record, siblings)
 
 
 class JacobiRun(DraftRun):
     """Surviving drafts of the last window, and how many of them each image has."""
 
     def __init__(
-        self, window: int, redraw: str, entry: EntryLaws, guide: GrowthGuide | None = None, record: str = "exact"
+        self,
+        window: int,
+        redraw: str,
+        entry: EntryLaws,
+        guide: GrowthGuide | None = None,
+        record: str = "exact",
+        siblings: Siblings | None = None,
     ):
-        self.window, self.redraw, self.entry, self.guide = window, redraw, entry, guide
+        self.window, self.redraw, self.entry, self.guide, self.siblings = window, redraw, entry, guide, siblings
         guided_laws = guide is not None and record == "exact"
         self.recorded = LawRing(len(entry.ring.rows), window, entry.uniform) if guided_laws else entry.ring
         self.drafts: Tensor | None = None  # [B, T] int64
@@ -135,6 +164,9 @@ class JacobiRun(DraftRun):
         if forced is not None:
             laws = force_tokens(laws, forced)
         return torch.where(fresh, self._draw_entries(state, laws), drafts), laws, fresh
+
+    def branch(self, state: DecodingState, drafts: Tensor, laws: Tensor) -> DraftTree | None:
+        return None if self.siblings is None or drafts.shape[1] == 0 else self.siblings.tree(state, drafts, laws)
 
     def _draw_entries(self, state: DecodingState, laws: Tensor) -> Tensor:
         positions = state.upcoming(laws.shape[1] + 1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from csd_pipeline.automatic_window import is_automatic
 from csd_pipeline.checks import require_choice
+from csd_pipeline.decoding.tree_verification import check_tree
 from csd_pipeline.drafters import JacobiDrafter
 from csd_pipeline.relaxation import Exact
 
@@ -26,7 +27,8 @@ class Arm:
         seed_offset: added to every seed (to see how much plain decoding itself varies).
 
     Raises:
-        ValueError: unknown loop, an automatic window, or a method the naive loop does not know.
+        ValueError: unknown loop, an automatic window, parts that do not go together, or a method the naive loop does
+            not know.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Arm:
         require_choice("loop", self.loop, LOOPS)
         if is_automatic(self.parts["drafter"]):
             raise ValueError(f"arm {self.name!r}: a comparison needs windows that stay; give a number instead of auto")
+        check_tree(**self.parts)
         if self.loop == "naive":
             check_released(**self.parts)
 

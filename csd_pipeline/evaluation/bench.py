@@ -156,7 +156,8 @@ class Bench:
             run.subject, run.background = score.subject_right.item(), score.background_right.item()
 
     def _window(self, arm: Arm) -> int:
-        return min(arm.parts["drafter"].window, self.adapter.grid.tokens)
+        drafter = arm.parts["drafter"]
+        return min(drafter.window, self.adapter.grid.tokens) + drafter.extra_tokens
 
     def _prompt(self, prompt: str) -> PromptBatch:
         ids = [row.to(self.pipeline.device) for row in encode(self.adapter, self.pipeline.tokenizer, [prompt], None)]

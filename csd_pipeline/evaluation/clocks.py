@@ -6,6 +6,8 @@ import time
 
 import torch
 
+from csd_pipeline.decoding.tree import TreeShape
+
 
 class Clock:
     """Wall and process seconds of a block, the device synchronised at both ends."""
@@ -34,7 +36,8 @@ class ForwardWatch:
     On a GPU the forwards are timed by events, since waiting for each of them would slow down the loop that is measured.
 
     Attributes:
-        drafted: drafts of every forward after the prefill, in order; its length is the NFE, counted at the call.
+        drafted: drafts of every forward after the prefill, in order, without the other candidates of a tree; its length
+            is the NFE, counted at the call.
     """
 
     def __init__(self, session, device: torch.device | str):
@@ -63,7 +66,8 @@ class ForwardWatch:
         return self._seconds(self._steps)[1]
 
     def _watched_step(self, step, tokens, *rest):
-        self.drafted.append(tokens.shape[1] - 1)
+        tree = next((value for value in rest if isinstance(value, TreeShape)), None)
+        self.drafted.append(tokens.shape[1] - 1 if tree is None else tree.length)
         return self._timed(self._steps, step, tokens, *rest)
 
     def _timed(self, spans: list, call, *arguments):

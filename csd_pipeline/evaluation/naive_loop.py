@@ -25,7 +25,7 @@ from .clocks import Clock
 
 def check_released(drafter, relaxation, alignment_filter) -> None:
     """Raise ValueError for a method other than the released ones: SJD, and CSD with its total variation filter."""
-    released = drafter.config.redraw == "fresh" and drafter.config.init == "uniform"
+    released = drafter.config.redraw == "fresh" and drafter.config.init == "uniform" and not drafter.extra_tokens
     if isinstance(relaxation, EntropyRelaxation):
         released &= relaxation.config.relax_fresh and not relaxation.config.support_guard
         released &= alignment_filter is None or isinstance(alignment_filter, TVFilter)
@@ -33,8 +33,9 @@ def check_released(drafter, relaxation, alignment_filter) -> None:
         released &= isinstance(relaxation, Exact)
     if not released:
         raise ValueError(
-            "loop=naive repeats released loops, which know redraw=fresh init=uniform with relaxation=exact, or with "
-            "relaxation=entropy:support_guard=false,relax_fresh=true and filter=tv; change these, or the loop"
+            "loop=naive repeats released loops, which know redraw=fresh init=uniform without a tree, with "
+            "relaxation=exact, or with relaxation=entropy:support_guard=false,relax_fresh=true and filter=tv; change "
+            "these, or the loop"
         )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from csd_pipeline.decoding.cache import RowCache
 from csd_pipeline.decoding.indexing import count_up
+from csd_pipeline.decoding.tree import TreeShape
 
 _LENGTH_BUCKET = 64  # attention reads the cache up to a multiple of this
 
@@ -85,19 +86,28 @@ class TargetSession(ABC):
         """Run the prompt; [R, 1, V] logits of the first image token."""
         return self._prefill()
 
-    def step(self, tokens: Tensor, committed: Tensor, longest: int) -> Tensor:
+    def step(self, tokens: Tensor, committed: Tensor, longest: int, tree: TreeShape | None = None) -> Tensor:
         """Verify a window.
 
         Args:
-            tokens: [B, T] last committed token, then the drafts.
+            tokens: [B, T] last committed token, then the drafts, then the other nodes of a tree.
             committed: [B] int64 number of committed tokens; ``tokens[:, 0]`` sits at ``committed - 1``.
             longest: largest entry of ``committed``, known to the host.
+            tree: which token descends from which; None: each from the one before.
 
         Returns:
             [R, T, V] logits; entry t is the law after ``tokens[:, t]``.
         """
         self.nfe += 1
-        return self._step(tokens, committed, longest)
+        return self._step(tokens, committed, longest, tree)
+
+    def adopt(self, committed: Tensor, path: Tensor) -> None:
+        """Put the tokens ``path`` [B, D] of the last forward in the places after its ``committed`` [B] tokens.
+
+        Only a tree needs this: the drafts of a window are where they belong.
+        """
+        copies = self.rows // self.images
+        self._adopt(committed.repeat(copies), path.repeat(copies, 1))
 
     def keep(self, images: Tensor) -> None:
         """Drop all images but ``images`` (int64 indices)."""
@@ -110,7 +120,10 @@ class TargetSession(ABC):
     def _prefill(self) -> Tensor: ...
 
     @abstractmethod
-    def _step(self, tokens: Tensor, committed: Tensor, longest: int) -> Tensor: ...
+    def _step(self, tokens: Tensor, committed: Tensor, longest: int, tree: TreeShape | None) -> Tensor: ...
+
+    @abstractmethod
+    def _adopt(self, committed: Tensor, path: Tensor) -> None: ...
 
     @abstractmethod
     def _keep(self, rows: Tensor) -> None: ...
@@ -245,18 +258,22 @@ class CachedSession(TargetSession):
         hidden = self._forward(self.adapter.embed_prompt(self.ids), start, self.prompt_length)
         return self._logits(hidden[:, -1:])
 
-    def _step(self, tokens: Tensor, committed: Tensor, longest: int) -> Tensor:
+    def _step(self, tokens: Tensor, committed: Tensor, longest: int, tree: TreeShape | None) -> Tensor:
         copies = self.rows // self.images
         embeds = self.adapter.embed_codes(tokens).repeat(copies, 1, 1)
         start = (self.prompt_length + committed - 1).repeat(copies)
         limit = self.prompt_length + longest - 1 + tokens.shape[1]
-        return self._logits(self._forward(embeds, start, limit))
+        return self._logits(self._forward(embeds, start, limit, tree))
+
+    def _adopt(self, committed: Tensor, path: Tensor) -> None:
+        last = (self.prompt_length + committed - 1)[:, None]
+        self.cache.move(last + path, last + 1 + torch.arange(path.shape[1], device=path.device))
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """On the device of the prompt, also where the model is split over several."""
         return self.adapter.logits(hidden).to(self.ids.device)
 
-    def _forward(self, embeds: Tensor, start: Tensor, limit: int) -> Tensor:
+    def _forward(self, embeds: Tensor, start: Tensor, limit: int, tree: TreeShape | None = None) -> Tensor:
         """Run the decoder on [R, T, D] embeddings written at slots ``start[r] + t``."""
         slots = start[:, None] + count_up(embeds.shape[1], embeds.device)
         limit = min(-(-limit // _LENGTH_BUCKET) * _LENGTH_BUCKET, self.cache.capacity)
@@ -264,11 +281,16 @@ class CachedSession(TargetSession):
         # padding attends to itself: an empty row would be NaN in every layer
         first = self.padding[:, None].minimum(slots)
         visible = (keys <= slots[..., None]) & (keys >= first[..., None])
+        place = slots
+        if tree is not None:
+            place, newer = start[:, None] + tree.place, keys - start[:, None]  # [R, keys] token of this forward
+            related = tree.visible[:, newer.clamp(0, len(tree.place) - 1)].transpose(0, 1)
+            visible &= related | (newer < 0)[:, None]
         self.cache.place(slots, limit)
-        return self.adapter.forward(embeds, visible[:, None], self._positions(slots), self.cache)
+        return self.adapter.forward(embeds, visible[:, None], self._positions(place), self.cache)
 
     def _positions(self, slots: Tensor) -> Tensor:
-        """[R, T] position ids of the cache slots: real tokens count from 0."""
+        """[R, T] position ids of the slots tokens belong to: real tokens count from 0."""
         return (slots - self.padding[:, None]).clamp(min=0)
 
     def _keep(self, rows: Tensor) -> None:

@@ -9,6 +9,8 @@ from diffusers import ConfigMixin, ModelMixin
 from diffusers.configuration_utils import register_to_config
 from torch import Tensor, nn
 
+from csd_pipeline.decoding.tree import TreeShape
+
 from .base import Grid, PromptBatch, TargetAdapter, TargetSession
 
 
@@ -66,14 +68,30 @@ class ToySession(TargetSession):
     def _prefill(self) -> Tensor:
         return self.model.table[self.prompts, :1]
 
-    def _step(self, tokens: Tensor, committed: Tensor, longest: int) -> Tensor:
+    def _step(self, tokens: Tensor, committed: Tensor, longest: int, tree: TreeShape | None) -> Tensor:
         copies = self.rows // self.images
         tokens, committed = tokens.repeat(copies, 1), committed.repeat(copies)
         slots = committed[:, None] - 1 + torch.arange(tokens.shape[1], device=tokens.device)
         self.written.scatter_(1, slots, tokens)
-        length = (slots + 1).clamp(max=self.count - 1)  # beyond the last position only padding is asked for
-        index = self.model.prefix_index(self.written[:, None, : self.count].expand(-1, slots.shape[1], -1), length)
+        read, length = self.written[:, None].expand(-1, slots.shape[1], -1), slots + 1
+        if tree is not None:
+            read, length = self._paths(tokens, committed, tree)
+        length = length.clamp(max=self.count - 1)  # beyond the last position only padding is asked for
+        index = self.model.prefix_index(read[..., : self.count], length)
         return self.model.table[self.prompts[:, None], index]
+
+    def _paths(self, tokens: Tensor, committed: Tensor, tree: TreeShape) -> tuple[Tensor, Tensor]:
+        """[R, T, slots] what every token of a tree reads, its ancestors where they belong; [R, T] how many that are."""
+        place = committed[:, None] - 1 + tree.place
+        spare = self.written.shape[1] - 1
+        slot = torch.where(tree.visible, place[:, None], spare)
+        read = self.written[:, None].repeat(1, tokens.shape[1], 1)
+        return read.scatter_(2, slot, tokens[:, None].expand_as(slot)), place + 1
+
+    def _adopt(self, committed: Tensor, path: Tensor) -> None:
+        last = committed[:, None] - 1
+        moved = self.written.gather(1, last + path)
+        self.written.scatter_(1, last + 1 + torch.arange(path.shape[1], device=path.device), moved)
 
     def _keep(self, rows: Tensor) -> None:
         self.prompts, self.written = self.prompts[rows], self.written[rows]
