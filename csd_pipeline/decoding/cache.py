@@ -7,7 +7,6 @@ entries written behind their place (nodes of a tree of drafts) are copied to it.
 from __future__ import annotations
 
 import inspect
-import weakref
 
 import torch
 from torch import Tensor
@@ -20,22 +19,25 @@ class RowCacheLayer(CacheLayerMixin):
     is_sliding = False
     is_compileable = False
 
-    def __init__(self, owner: RowCache):
+    def __init__(self, capacity: int):
         super().__init__()
-        self.owner = weakref.proxy(owner)  # no cycle: the memory goes back with the session, without a collection
+        self.capacity, self.limit = capacity, 0
+        self.slots: Tensor | None = None
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor | None = None) -> None:
-        shape = (*key_states.shape[:2], self.owner.capacity)
+        shape = (*key_states.shape[:2], self.capacity)
         value_states = key_states if value_states is None else value_states
         self.keys = key_states.new_zeros(*shape, key_states.shape[-1])
         self.values = value_states.new_zeros(*shape, value_states.shape[-1])
+        for stored in (self.keys, self.values):
+            torch._dynamo.maybe_mark_dynamic(stored, 2)  # one traced pass serves prompts of any length
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *args, **kwargs) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        rows, limit = key_states.shape[0], self.owner.limit
-        slots = self.owner.slots[:, None, :, None].to(key_states.device)
+        rows, limit = key_states.shape[0], self.limit
+        slots = self.slots[:, None, :, None].to(key_states.device)
         self.keys[:rows].scatter_(2, slots.expand_as(key_states), key_states)
         self.values[:rows].scatter_(2, slots.expand_as(value_states), value_states)
         return self.keys[:rows, :, :limit], self.values[:rows, :, :limit]
@@ -55,10 +57,10 @@ class RowCacheLayer(CacheLayerMixin):
         return 0  # positions and mask are always passed explicitly
 
     def get_mask_sizes(self, *args) -> tuple[int, int]:
-        return self.owner.limit, 0
+        return self.limit, 0
 
     def get_max_cache_shape(self) -> int:
-        return self.owner.capacity
+        return self.capacity
 
     get_max_length = get_max_cache_shape
 
@@ -72,14 +74,13 @@ class RowCache(Cache):
     """
 
     def __init__(self, layers: int, capacity: int):
-        super().__init__(layers=[RowCacheLayer(self) for _ in range(layers)])
+        super().__init__(layers=[RowCacheLayer(capacity) for _ in range(layers)])
         self.capacity = capacity
-        self.slots: Tensor | None = None
-        self.limit = 0
 
     def place(self, slots: Tensor, limit: int) -> None:
         """Set the slots [R, T] (int64) the next forward writes, and how many leading slots attention reads."""
-        self.slots, self.limit = slots, min(limit, self.capacity)
+        for layer in self.layers:
+            layer.slots, layer.limit = slots, min(limit, self.capacity)
 
     def keep_rows(self, rows: Tensor) -> None:
         """Keep only the rows ``rows`` (int64 indices), moved to the front of the same storage."""

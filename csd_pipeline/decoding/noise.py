@@ -86,8 +86,9 @@ class IndexedNoise:
         self.seeds, self.positions = seeds, positions
         self._gumbel_table: Tensor | None = None  # [B, N, V]
         self._gumbel_ahead = True  # False once a batch was too large: a table made late in its run would not pay
-        # by number of siblings: number of the block of passes, [B, passes, 4, N, siblings]
-        self._uniform_tables: dict[int, tuple[int, Tensor]] = {}
+        self._tables: dict[int, Tensor] = {}  # by number of siblings: [B, passes, 4, N, siblings] uniforms
+        self._block, self._prepared = 0, False  # which passes the tables are of, and whether there is a pass
+        self._of_pass: dict[int, Tensor] = {}  # of the prepared pass, [B, 4, N, siblings]
         self._last: tuple | None = None
         self._clamped: tuple[Tensor, Tensor] | None = None  # the positions last asked for, and those inside the image
 
@@ -99,50 +100,72 @@ class IndexedNoise:
             kept._gumbel_table = self._gumbel_table[rows]
         return kept
 
+    def prepare(self, draw: int) -> None:
+        """Called by the host before pass ``draw``: makes uniforms ahead where that pays.
+
+        Until the next call a tensor [] with that number may be given as ``draw``: a pass need not know it.
+        """
+        block = draw // _PASSES_AHEAD
+        if self._prepared and block != self._block:
+            for siblings, table in self._tables.items():  # in place: a captured pass reads the same storage
+                table.copy_(self._uniforms_ahead(block, siblings))
+        self._block, self._prepared = block, True
+        self._of_pass, self._last, self._clamped = {}, None, None
+
     def uniform(self, position: Tensor, purpose: Purpose, draw: Tensor | int) -> Tensor:
         """Float32 in [0, 1), shaped like ``position`` [B, ...].
 
         Args:
             position: absolute positions; must not be changed in place (a repeated request is answered from memory).
             purpose: any but GUMBEL.
-            draw: number of the pass, one for all images or [B] int64.
+            draw: number of the pass: [B] int64, or one for all images, [] int64 or an int.
         """
         if purpose is Purpose.GUMBEL:
             raise ValueError("Gumbel noise is a vector per position: use gumbel()")
-        ahead = 4 * _PASSES_AHEAD * self.positions * len(self.seeds)
-        if isinstance(draw, int) and 0 < ahead <= _SMALL_TABLE:
-            rows = self._uniforms_ahead(draw)[:, draw % _PASSES_AHEAD, int(purpose) - 1, :, 0]
+        rows = self._uniforms_of_pass(draw)
+        if rows is not None:
+            rows = rows[:, int(purpose) - 1, :, 0]
             return rows.gather(1, self._inside(position).view(len(rows), -1)).view(position.shape)
         if self._last is None or self._last[0] is not position or self._last[1] is not draw:
-            draws = draw if isinstance(draw, Tensor) else torch.full((), draw, device=position.device)
-            draws = draws.expand(len(position))
+            draws = _as_tensor(draw, position.device).expand(len(position))
             self._last = (position, draw, self._words(position, draws.view(-1, *(1,) * (position.dim() - 1))))
         return _unit(self._last[2][int(purpose) - 1])
 
-    def sibling_uniform(self, position: Tensor, purpose: Purpose, draw: int, siblings: int) -> Tensor:
+    def sibling_uniform(self, position: Tensor, purpose: Purpose, draw: Tensor | int, siblings: int) -> Tensor:
         """[B, D, siblings] float32 in [0, 1) for the second and further candidates of the positions [B, D]."""
+        rows = self._uniforms_of_pass(draw, siblings)
+        if rows is not None:
+            return rows[:, int(purpose) - 1].gather(1, self._inside(position)[..., None].expand(-1, -1, siblings))
         lanes = torch.arange(1, siblings + 1, device=position.device)
-        if 0 < 4 * _PASSES_AHEAD * self.positions * len(self.seeds) * siblings <= _SMALL_TABLE:
-            rows = self._uniforms_ahead(draw, siblings)[:, draw % _PASSES_AHEAD, int(purpose) - 1]
-            return rows.gather(1, self._inside(position)[..., None].expand(-1, -1, siblings))
-        draws = torch.full((), draw, device=position.device)
-        return _unit(self._words(position[..., None], draws, lanes)[int(purpose) - 1])
+        return _unit(self._words(position[..., None], _as_tensor(draw, position.device), lanes)[int(purpose) - 1])
+
+    def _uniforms_of_pass(self, draw: Tensor | int, siblings: int = 0) -> Tensor | None:
+        """[B, 4, N, siblings] uniforms of one pass from a table; None where there is none."""
+        if isinstance(draw, int):
+            self.prepare(draw)
+        floats = 4 * _PASSES_AHEAD * self.positions * len(self.seeds) * max(siblings, 1)
+        if not self._prepared or not 0 < floats <= _SMALL_TABLE or (isinstance(draw, Tensor) and draw.dim() > 0):
+            return None
+        if siblings not in self._tables:
+            self._tables[siblings] = self._uniforms_ahead(self._block, siblings)
+        if isinstance(draw, int):
+            return self._tables[siblings][:, draw % _PASSES_AHEAD]
+        if siblings not in self._of_pass:
+            number = (draw % _PASSES_AHEAD).view(1)
+            self._of_pass[siblings] = self._tables[siblings].index_select(1, number)[:, 0]
+        return self._of_pass[siblings]
 
     def _words(self, position: Tensor, draw: Tensor, lane: Tensor | None = None) -> tuple[Tensor, ...]:
         """One block of four words per (position, draw, lane): one word for each purpose; lane 0 if none is given."""
         counter = (position, draw, torch.ones_like(draw), torch.zeros_like(draw) if lane is None else lane)
         return philox4x32(counter, self._key(position.dim()))
 
-    def _uniforms_ahead(self, draw: int, siblings: int = 0) -> Tensor:
-        block = draw // _PASSES_AHEAD
-        if self._uniform_tables.get(siblings, (None,))[0] != block:
-            device = self.seeds.device
-            position = torch.arange(self.positions, device=device).view(1, 1, -1, 1).expand(len(self.seeds), -1, -1, -1)
-            draws = block * _PASSES_AHEAD + torch.arange(_PASSES_AHEAD, device=device).view(1, -1, 1, 1)
-            lanes = torch.arange(1, siblings + 1, device=device) if siblings else torch.zeros_like(draws)
-            table = _unit(torch.stack(self._words(position, draws, lanes), dim=2))
-            self._uniform_tables[siblings] = (block, table)
-        return self._uniform_tables[siblings][1]
+    def _uniforms_ahead(self, block: int, siblings: int) -> Tensor:
+        device = self.seeds.device
+        position = torch.arange(self.positions, device=device).view(1, 1, -1, 1).expand(len(self.seeds), -1, -1, -1)
+        draws = block * _PASSES_AHEAD + torch.arange(_PASSES_AHEAD, device=device).view(1, -1, 1, 1)
+        lanes = torch.arange(1, siblings + 1, device=device) if siblings else torch.zeros_like(draws)
+        return _unit(torch.stack(self._words(position, draws, lanes), dim=2))
 
     def gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
         """[B, L, V] standard Gumbel noise of the absolute positions [B, L]; independent of pass and window."""
@@ -181,6 +204,10 @@ class IndexedNoise:
     def _key(self, dims: int) -> tuple[Tensor, Tensor]:
         shape = (-1,) + (1,) * (dims - 1)
         return self.seeds[:, 0].view(shape), self.seeds[:, 1].view(shape)
+
+
+def _as_tensor(draw: Tensor | int, device: torch.device) -> Tensor:
+    return draw if isinstance(draw, Tensor) else torch.full((), draw, device=device)
 
 
 def _unit(word: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ class DecodingState:
         noise: indexed noise of the active images.
         tokens: [B, N + 1] int64 committed tokens (the last column collects writes that do not count).
         committed: [B] int64, committed tokens per image.
-        passes: passes so far; numbers the random draws (all images of a batch start together).
+        passes: [] int64, passes so far; numbers the random draws (all images of a batch start together).
         counts: ``committed`` as last read by the host.
         spent: [B] float32, drift spent so far; kept only for filters that read it.
     """
@@ -37,7 +37,7 @@ class DecodingState:
     noise: IndexedNoise
     tokens: Tensor
     committed: Tensor
-    passes: int
+    passes: Tensor
     counts: list[int]
     spent: Tensor
     _upcoming: Tensor | None = field(default=None, repr=False)
@@ -47,7 +47,8 @@ class DecodingState:
         images = len(seeds)
         zeros = torch.zeros(images, dtype=torch.int64, device=seeds.device)
         tokens = torch.zeros(images, grid.tokens + 1, dtype=torch.int64, device=seeds.device)
-        return cls(grid, vocabulary, IndexedNoise(seeds, grid.tokens), tokens, zeros, 0, [0] * images, zeros.float())
+        noise, passes = IndexedNoise(seeds, grid.tokens), zeros.new_zeros(())
+        return cls(grid, vocabulary, noise, tokens, zeros, passes, [0] * images, zeros.float())
 
     @property
     def last_tokens(self) -> Tensor:

@@ -96,7 +96,7 @@ class TraceRecorder:
         names = ("drift", "entropy", "acceptance", "passes") if maps else ("drift",)
         self.maps = {name: torch.zeros(len(seeds), tokens + 1, device=device) for name in names}
 
-    def record(self, window: Window, outcome: Verification, images: Tensor, passes: int, relaxed: bool) -> None:
+    def record(self, window: Window, outcome: Verification, images: Tensor, passes: Tensor, relaxed: bool) -> None:
         """Write the maps of the tokens a pass commits; ``images`` [B] are their rows in the maps.
 
         An exact run spends no drift, so without maps there is nothing to write.
@@ -110,7 +110,7 @@ class TraceRecorder:
         if self.record_maps:
             self._write("entropy", index, entropy(window.target_laws))
             self._write("acceptance", index, _pad(outcome.acceptance.masked_fill(~window.valid, torch.nan), torch.nan))
-            self._write("passes", index, torch.full_like(position, passes + 1, dtype=torch.float32))
+            self._write("passes", index, (passes + 1).float().expand(position.shape))
 
     def _write(self, name: str, index: Tensor, values: Tensor) -> None:
         self.maps[name].view(-1).scatter_(0, index, values.flatten())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -11,6 +10,20 @@ from torch import Tensor
 from .indexing import at_drafts, count_up
 
 _LOWEST_LOG = -200.0  # below the logarithm of any float32 but 0
+
+
+class computed_once:
+    """A property computed at its first use; functools.cached_property takes a lock, which torch.compile can't trace."""
+
+    def __init__(self, function):
+        self.function, self.name, self.__doc__ = function, function.__name__, function.__doc__
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return self
+        value = self.function(instance)
+        setattr(instance, self.name, value)
+        return value
 
 
 @dataclass
@@ -41,7 +54,7 @@ class Window:
         if self.spent is None:
             self.spent = torch.zeros_like(self.start, dtype=torch.float32)
 
-    @cached_property
+    @computed_once
     def p(self) -> Tensor:
         """[B, L, V] target laws of the draft positions."""
         return self.target_laws[:, :-1]
@@ -50,42 +63,42 @@ class Window:
     def q(self) -> Tensor:
         return self.draft_laws
 
-    @cached_property
+    @computed_once
     def valid(self) -> Tensor:
         """[B, L] bool: slots that hold a real draft."""
         return count_up(self.drafts.shape[1], self.drafts.device) < self.lengths[:, None]
 
-    @cached_property
+    @computed_once
     def positions(self) -> Tensor:
         """[B, L+1] int64 absolute positions."""
         return self.start[:, None] + count_up(self.drafts.shape[1] + 1, self.drafts.device)
 
-    @cached_property
+    @computed_once
     def p_draft(self) -> Tensor:
         """[B, L] target probability of the drafts."""
         return at_drafts(self.p, self.drafts)
 
-    @cached_property
+    @computed_once
     def q_draft(self) -> Tensor:
         """[B, L] recorded probability of the drafts (positive for every real draft)."""
         return at_drafts(self.q, self.drafts)
 
-    @cached_property
+    @computed_once
     def plain_mass(self) -> Tensor:
         """[B, L, V] ``min(p, q)``, the mass plain speculative decoding accepts."""
         return torch.minimum(self.p, self.q)
 
-    @cached_property
+    @computed_once
     def vanilla(self) -> Tensor:
         """[B, L] ``min(1, p / q)`` at the drafts (Leviathan et al., arXiv 2211.17192)."""
         return (self.p_draft / self.q_draft).clamp(max=1.0).nan_to_num_(0.0)
 
-    @cached_property
+    @computed_once
     def entropy(self) -> Tensor:
         """[B, L] entropy of the target laws in nats."""
         return entropy(self.p)
 
-    @cached_property
+    @computed_once
     def tv(self) -> Tensor:
         """[B, L] total variation distance between target and draft law."""
         return (self.p - self.plain_mass).sum(-1)

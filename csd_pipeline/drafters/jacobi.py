@@ -181,7 +181,8 @@ class JacobiRun(DraftRun):
         laws = window.target_laws if self.guide is None else self.guide.laws(window, outcome.accepted)
         if self.recorded is not self.entry.ring:
             self.recorded.record(window, laws)
-        self.drafts = slide(self._redraw(state, window, outcome, laws), outcome.accepted)
+        # of one size in every pass, so that a traced pass can be used again
+        self.drafts = fit(slide(self._redraw(state, window, outcome, laws), outcome.accepted), self.window)
         self.surviving = window.lengths - outcome.accepted
 
     def _redraw(self, state: DecodingState, window: Window, outcome: Verification, laws: Tensor) -> Tensor:

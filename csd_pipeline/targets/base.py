@@ -76,11 +76,10 @@ class PromptBatch:
 
 
 class TargetSession(ABC):
-    """A target with its cache, decoding one batch. ``nfe`` counts forwards after the prefill, at the call."""
+    """A target with its cache, decoding one batch."""
 
     def __init__(self, images: int, rows: int):
         self.images, self.rows = images, rows
-        self.nfe = 0
 
     def prefill(self) -> Tensor:
         """Run the prompt; [R, 1, V] logits of the first image token."""
@@ -98,7 +97,6 @@ class TargetSession(ABC):
         Returns:
             [R, T, V] logits; entry t is the law after ``tokens[:, t]``.
         """
-        self.nfe += 1
         return self._step(tokens, committed, longest, tree)
 
     def adopt(self, committed: Tensor, path: Tensor) -> None:
@@ -249,7 +247,7 @@ class CachedSession(TargetSession):
     def __init__(self, adapter, prompt: PromptBatch, layers: int, window: int):
         self.ids, mask = prompt.rows()
         super().__init__(prompt.images, len(self.ids))
-        self.adapter, self.prompt_length = adapter, self.ids.shape[1]
+        self.adapter, self.prompt_length, self.device = adapter, self.ids.shape[1], self.ids.device
         self.padding = self.prompt_length - mask.sum(-1)
         self.cache = RowCache(layers, self.prompt_length + adapter.grid.tokens + window)
 
@@ -271,7 +269,7 @@ class CachedSession(TargetSession):
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """On the device of the prompt, also where the model is split over several."""
-        return self.adapter.logits(hidden).to(self.ids.device)
+        return self.adapter.logits(hidden).to(self.device)
 
     def _forward(self, embeds: Tensor, start: Tensor, limit: int, tree: TreeShape | None = None) -> Tensor:
         """Run the decoder on [R, T, D] embeddings written at slots ``start[r] + t``."""

@@ -82,7 +82,6 @@ def test_windows_of_a_mixed_padded_batch_equal_a_full_forward(attention):
                 start = int(committed[image])
                 assert torch.allclose(logits[row, :good], expected[row, start : start + good], atol=1e-4), (step, row)
             committed = (committed + right + 1).clamp(max=15)
-    assert session.nfe == 8
 
 
 @pytest.mark.parametrize("right", range(5))
