@@ -43,6 +43,7 @@ _IN_RECIPE = ("prompts", "prompt_file", "count", "seed", "negative_prompt", "gui
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:N or mps.")
 @click.option("--dtype", default="auto", show_default=True, help="auto, float32, float16 or bfloat16.")
 @click.option("--threads", type=click.IntRange(1), help="Processor threads. Default: free cores.")
+@click.option("--compile", "compiled", is_flag=True, help="Compile first (about a minute): pays for many pictures.")
 @click.option(
     "--batch",
     type=click.IntRange(1),
@@ -79,7 +80,7 @@ def generate(ctx: click.Context, parts: PartOptions, **given) -> None:  # fmt: s
         from .run import run_job
 
     machine = {name: given[name] for name in ("device", "dtype", "threads")}
-    if not run_job(job, machine, **{name: given[name] for name in ("batch", "scale", "maps", "verbose")}):
+    if not run_job(job, machine, **{name: given[name] for name in ("batch", "scale", "maps", "verbose", "compiled")}):
         ctx.exit(INTERRUPTED)
 
 

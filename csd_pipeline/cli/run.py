@@ -35,7 +35,9 @@ from .processes import Processes
 from .resume import saved_picture
 
 
-def run_job(job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verbose: bool) -> bool:
+def run_job(
+    job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verbose: bool, compiled: bool = False
+) -> bool:
     """Draw and save every image of this process; returns whether all are there (they are not after Ctrl-C).
 
     Ctrl-C stops after the forward that runs, and the pictures of the batch that are finished are saved; a second one
@@ -46,6 +48,7 @@ def run_job(job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verb
         batch: images drawn at once.
         scale: enlargement of the saved picture.
         maps: also save a sheet of maps per picture.
+        compiled: compile the passes.
     """
     quiet_libraries()
     parts, numbers = _method_before_loading(job)
@@ -65,6 +68,8 @@ def run_job(job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verb
         if job.resume and is_automatic(parts["drafter"]):
             raise ValueError("--resume looks for pictures of one window; give --window a number instead of auto")
         pipeline.register_modules(**parts)
+        if compiled:
+            pipeline.enable_compile()
         if verbose and processes.main:
             for kind, part in parts.items():
                 note(f"{kind.replace('_', ' ')}: {knob_text(describe(part))}")

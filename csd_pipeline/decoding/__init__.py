@@ -1,12 +1,15 @@
 """The decoding loop and everything it is made of."""
 
+from .compiled_pass import CompiledPass
 from .loop import DecodingResult, NonFiniteLogits, Progress, decode
 from .noise import IndexedNoise, Purpose, seed_words
+from .one_pass import window_pass
 from .sampling import Warp
 from .trace import Trace
 from .window import Window
 
 __all__ = [
+    "CompiledPass",
     "DecodingResult",
     "IndexedNoise",
     "NonFiniteLogits",
@@ -17,4 +20,5 @@ __all__ = [
     "Window",
     "decode",
     "seed_words",
+    "window_pass",
 ]

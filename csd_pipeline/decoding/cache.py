@@ -80,7 +80,7 @@ class RowCache(Cache):
     def place(self, slots: Tensor, limit: int) -> None:
         """Set the slots [R, T] (int64) the next forward writes, and how many leading slots attention reads."""
         for layer in self.layers:
-            layer.slots, layer.limit = slots, min(limit, self.capacity)
+            layer.slots, layer.limit = slots, limit
 
     def keep_rows(self, rows: Tensor) -> None:
         """Keep only the rows ``rows`` (int64 indices), moved to the front of the same storage."""

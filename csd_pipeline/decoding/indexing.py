@@ -8,9 +8,15 @@ import torch
 from torch import Tensor
 
 
-@lru_cache(maxsize=256)
 def count_up(length: int, device: torch.device) -> Tensor:
     """[length] int64 ``0, 1, ..``; kept between passes, so it must not be changed in place."""
+    if torch.compiler.is_compiling():
+        return torch.arange(length, device=device)
+    return _kept(length, device)
+
+
+@lru_cache(maxsize=256)
+def _kept(length: int, device: torch.device) -> Tensor:
     return torch.arange(length, device=device)
 
 

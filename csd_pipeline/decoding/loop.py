@@ -105,12 +105,11 @@ def decode(
     run = DecodingPass(
         session,
         state,
+        drafter,
         drafter.begin(state),
-        drafter.window,
         warp,
         relaxation,
         alignment_filter,
-        drafter.shares_noise,
         recorder,
         torch.arange(images, device=device),
         shape_is_fixed=run_pass is not window_pass,
@@ -118,8 +117,8 @@ def decode(
     active, totals, passes = list(range(images)), [0] * images, 0
 
     while active:
-        state.noise.prepare(passes)
-        report = run_pass(run, run.length(), run.longest()) if passes else prefill_pass(run)
+        length = run.prepare(passes)
+        report = run_pass(run, length) if passes else prefill_pass(run)
         passes += 1
         before, state.counts = state.counts, _read_counts(report)
         for image, old, new in zip(active, before, state.counts, strict=True):

@@ -24,7 +24,7 @@ from .window import Window
 if TYPE_CHECKING:
     from csd_pipeline.targets.base import TargetSession
 
-RunPass = Callable[["DecodingPass", int, int], Tensor]
+RunPass = Callable[["DecodingPass", int], Tensor]
 
 
 @dataclass
@@ -38,30 +38,29 @@ class DecodingPass:
 
     session: TargetSession
     state: DecodingState
+    drafter: object
     draft_run: object
-    window: int
     warp: Warp
     relaxation: object
     alignment_filter: object
-    share_noise: bool
     recorder: TraceRecorder
     images: Tensor
     shape_is_fixed: bool = False
 
     def __post_init__(self):
         self.relaxed = relaxes(self.relaxation, self.alignment_filter)
-        self.share_noise = self.share_noise and not self.relaxed
+        self.share_noise = self.drafter.shares_noise and not self.relaxed
+        self.window = min(self.drafter.window, self.state.grid.tokens)
         self.ledger = self.relaxed and self.alignment_filter is not None and self.alignment_filter.uses_ledger
 
-    def length(self) -> int:
-        """Drafts of the next pass."""
-        if self.shape_is_fixed:
-            return self.window - 1
-        return min(self.window - 1, self.state.grid.tokens - min(self.state.counts) - 1)
-
-    def longest(self) -> int:
-        """Most tokens committed by an image, or a little more: tracing would take a 1 for a constant."""
-        return max(2 if self.shape_is_fixed else 1, *self.state.counts)
+    def prepare(self, number: int) -> int:
+        """The host's part before pass ``number``; returns how many drafts it verifies."""
+        self.state.noise.prepare(number)
+        length = self.window - 1
+        if not self.shape_is_fixed:
+            length = min(length, self.state.grid.tokens - min(self.state.counts) - 1)
+        self.session.reach(max(self.state.counts), 1 + length + self.drafter.extra_tokens)
+        return length
 
 
 def prefill_pass(run: DecodingPass) -> Tensor:
@@ -74,13 +73,12 @@ def prefill_pass(run: DecodingPass) -> Tensor:
     return _finish(run, run.session.prefill(), window, None)
 
 
-def window_pass(run: DecodingPass, length: int, longest: int) -> Tensor:
+def window_pass(run: DecodingPass, length: int) -> Tensor:
     """Verify ``length`` drafts of every image in one target forward and commit what is accepted.
 
     Args:
         run: what to work on; changed in place.
         length: drafts per image.
-        longest: largest number of committed tokens of an image.
 
     Returns:
         [B + 1] float32: committed tokens of every image, then a number that is finite if the target's laws are.
@@ -93,7 +91,7 @@ def window_pass(run: DecodingPass, length: int, longest: int) -> Tensor:
         tokens, shape = torch.cat([state.last_tokens, drafts], 1), None
     else:
         tokens, shape = tree.tokens(state.last_tokens, drafts), tree.shape
-    logits = run.session.step(tokens, state.committed, longest, shape)
+    logits = run.session.step(tokens, state.committed, None, shape)
     window = Window(laws, laws, drafts, fresh, lengths, state.committed, state.spent, state.grid.tokens)
     window.positions = state.upcoming(length + 1)  # the same tensor: its noise is not made twice
     return _finish(run, logits, window, tree)

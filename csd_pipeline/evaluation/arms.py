@@ -13,7 +13,7 @@ from csd_pipeline.relaxation import Exact
 from .naive_loop import check_released
 
 PLAIN, OTHER_SEEDS, TRANSFORMERS = "ar", "ar (other seeds)", "transformers"
-LOOPS = ("csd", "naive")
+LOOPS = ("csd", "compiled", "naive")
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Arm:
     Args:
         name: how the tables call it.
         parts: ``drafter``, ``relaxation``, ``alignment_filter``.
-        loop: ``"csd"``, the decoding loop of this package, or ``"naive"``, which repeats the costs of released loops.
+        loop: ``"csd"``, the decoding loop of this package; ``"compiled"``, the same with its pass compiled; or
+            ``"naive"``, which repeats the costs of released loops.
         seed_offset: added to every seed (to see how much plain decoding itself varies).
 
     Raises:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from PIL.Image import Image
 
-from csd_pipeline.decoding import Trace, Warp, decode
+from csd_pipeline.decoding import CompiledPass, Trace, Warp, decode
 from csd_pipeline.pixels import decode_pixels
 from csd_pipeline.prompts import encode
 from csd_pipeline.targets import PromptBatch, adapter_for
@@ -37,6 +37,7 @@ class Bench:
         self.pipeline, self.warp, self.judge = pipeline, warp, judge
         self.adapter = adapter_for(pipeline.target)
         self.peak_memory: dict[str, int | None] = {}
+        self._compiled = CompiledPass()
 
     @property
     def transformers_can_draw(self) -> bool:
@@ -87,7 +88,7 @@ class Bench:
     def decode(self, arm: Arm, prompt: str, seed: int, number: int = 0) -> Run:
         """One image in the loop of the arm."""
         ids, device = self._prompt(prompt), self.pipeline.device
-        loop = self._decode_naive if arm.loop == "naive" else self._decode
+        loop = {"csd": self._decode, "compiled": self._decode_compiled, "naive": self._decode_naive}[arm.loop]
         seed += arm.seed_offset
         return loop(arm, ids, seed, device, {"arm": arm.name, "number": number, "prompt": prompt, "seed": seed})
 
@@ -109,6 +110,24 @@ class Bench:
             result = decode(session, self.adapter, seeds=[seed], warp=self.warp, device=device, **arm.parts)
         trace = result.traces[0]
         return _run(labels, clock, watch, result.tokens, trace.accepted, trace.drift_per_token)
+
+    def _decode_compiled(self, arm: Arm, prompt: PromptBatch, seed: int, device, labels: dict) -> Run:
+        """Inside a compiled pass there is no forward to be timed."""
+        clock, drafted = Clock(device), []
+
+        def run_pass(run, length: int):
+            drafted.append(length)
+            return self._compiled(run, length)
+
+        with clock:
+            session = self.adapter.open(prompt, self._window(arm))
+            parts = {"run_pass": run_pass, **arm.parts}
+            result = decode(session, self.adapter, seeds=[seed], warp=self.warp, device=device, **parts)
+        trace = result.traces[0]
+        times = (clock.wall, clock.cpu, None, None, None)
+        return Run(
+            *labels.values(), len(drafted), trace.accepted, drafted, trace.drift_per_token, *times, result.tokens
+        )
 
     def _decode_naive(self, arm: Arm, prompt: PromptBatch, seed: int, device, labels: dict) -> Run:
         clock = Clock(device)

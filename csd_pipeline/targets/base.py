@@ -85,19 +85,32 @@ class TargetSession(ABC):
         """Run the prompt; [R, 1, V] logits of the first image token."""
         return self._prefill()
 
-    def step(self, tokens: Tensor, committed: Tensor, longest: int, tree: TreeShape | None = None) -> Tensor:
+    @abstractmethod
+    def reach(self, longest: int, count: int) -> None:
+        """Called by the host before :meth:`step`: how far attention has to read.
+
+        Args:
+            longest: largest number of committed tokens of an image.
+            count: T, tokens of the forward, at most.
+        """
+
+    def step(
+        self, tokens: Tensor, committed: Tensor, longest: int | None = None, tree: TreeShape | None = None
+    ) -> Tensor:
         """Verify a window.
 
         Args:
             tokens: [B, T] last committed token, then the drafts, then the other nodes of a tree.
             committed: [B] int64 number of committed tokens; ``tokens[:, 0]`` sits at ``committed - 1``.
-            longest: largest entry of ``committed``, known to the host.
+            longest: largest entry of ``committed``, known to the host; None: :meth:`reach` was called.
             tree: which token descends from which; None: each from the one before.
 
         Returns:
             [R, T, V] logits; entry t is the law after ``tokens[:, t]``.
         """
-        return self._step(tokens, committed, longest, tree)
+        if longest is not None:
+            self.reach(longest, tokens.shape[1])
+        return self._step(tokens, committed, tree)
 
     def adopt(self, committed: Tensor, path: Tensor) -> None:
         """Put the tokens ``path`` [B, D] of the last forward in the places after its ``committed`` [B] tokens.
@@ -118,7 +131,7 @@ class TargetSession(ABC):
     def _prefill(self) -> Tensor: ...
 
     @abstractmethod
-    def _step(self, tokens: Tensor, committed: Tensor, longest: int, tree: TreeShape | None) -> Tensor: ...
+    def _step(self, tokens: Tensor, committed: Tensor, tree: TreeShape | None) -> Tensor: ...
 
     @abstractmethod
     def _adopt(self, committed: Tensor, path: Tensor) -> None: ...
@@ -238,6 +251,10 @@ def attention_mask(config, visible: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, torch.finfo(dtype).min)
 
 
+def _round_up(length: int) -> int:
+    return -(-length // _LENGTH_BUCKET) * _LENGTH_BUCKET
+
+
 class CachedSession(TargetSession):
     """Session of a transformers decoder: explicit mask and positions, per-row cache slots.
 
@@ -248,34 +265,39 @@ class CachedSession(TargetSession):
         self.ids, mask = prompt.rows()
         super().__init__(prompt.images, len(self.ids))
         self.adapter, self.prompt_length, self.device = adapter, self.ids.shape[1], self.ids.device
+        # a tensor, since a traced pass would take the number for a constant
+        self.last_of_prompt = torch.full((), self.prompt_length - 1, device=self.device)
         self.padding = self.prompt_length - mask.sum(-1)
-        self.cache = RowCache(layers, self.prompt_length + adapter.grid.tokens + window)
+        # attention never reads the very last slot: "all of it" would be a case of its own for a traced pass
+        self.cache = RowCache(layers, _round_up(self.prompt_length + adapter.grid.tokens + window) + 1)
 
     def _prefill(self) -> Tensor:
         start = torch.zeros_like(self.padding)
-        hidden = self._forward(self.adapter.embed_prompt(self.ids), start, self.prompt_length)
+        self.limit = _round_up(self.prompt_length)
+        hidden = self._forward(self.adapter.embed_prompt(self.ids), start)
         return self._logits(hidden[:, -1:])
 
-    def _step(self, tokens: Tensor, committed: Tensor, longest: int, tree: TreeShape | None) -> Tensor:
+    def reach(self, longest: int, count: int) -> None:
+        self.limit = _round_up(self.prompt_length + longest - 1 + count)
+
+    def _step(self, tokens: Tensor, committed: Tensor, tree: TreeShape | None) -> Tensor:
         copies = self.rows // self.images
         embeds = self.adapter.embed_codes(tokens).repeat(copies, 1, 1)
-        start = (self.prompt_length + committed - 1).repeat(copies)
-        limit = self.prompt_length + longest - 1 + tokens.shape[1]
-        return self._logits(self._forward(embeds, start, limit, tree))
+        start = (self.last_of_prompt + committed).repeat(copies)
+        return self._logits(self._forward(embeds, start, tree))
 
     def _adopt(self, committed: Tensor, path: Tensor) -> None:
-        last = (self.prompt_length + committed - 1)[:, None]
+        last = (self.last_of_prompt + committed)[:, None]
         self.cache.move(last + path, last + 1 + torch.arange(path.shape[1], device=path.device))
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """On the device of the prompt, also where the model is split over several."""
         return self.adapter.logits(hidden).to(self.device)
 
-    def _forward(self, embeds: Tensor, start: Tensor, limit: int, tree: TreeShape | None = None) -> Tensor:
+    def _forward(self, embeds: Tensor, start: Tensor, tree: TreeShape | None = None) -> Tensor:
         """Run the decoder on [R, T, D] embeddings written at slots ``start[r] + t``."""
         slots = start[:, None] + count_up(embeds.shape[1], embeds.device)
-        limit = min(-(-limit // _LENGTH_BUCKET) * _LENGTH_BUCKET, self.cache.capacity)
-        keys = count_up(limit, embeds.device)
+        keys = count_up(self.limit, embeds.device)
         # padding attends to itself: an empty row would be NaN in every layer
         first = self.padding[:, None].minimum(slots)
         visible = (keys <= slots[..., None]) & (keys >= first[..., None])
@@ -284,7 +306,7 @@ class CachedSession(TargetSession):
             place, newer = start[:, None] + tree.place, keys - start[:, None]  # [R, keys] token of this forward
             related = tree.visible[:, newer.clamp(0, len(tree.place) - 1)].transpose(0, 1)
             visible &= related | (newer < 0)[:, None]
-        self.cache.place(slots, limit)
+        self.cache.place(slots, self.limit)
         return self.adapter.forward(embeds, visible[:, None], self._positions(place), self.cache)
 
     def _positions(self, slots: Tensor) -> Tensor:

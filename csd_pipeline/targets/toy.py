@@ -68,7 +68,10 @@ class ToySession(TargetSession):
     def _prefill(self) -> Tensor:
         return self.model.table[self.prompts, :1]
 
-    def _step(self, tokens: Tensor, committed: Tensor, longest: int, tree: TreeShape | None) -> Tensor:
+    def reach(self, longest: int, count: int) -> None:
+        """Nothing is cached, the whole table is at hand."""
+
+    def _step(self, tokens: Tensor, committed: Tensor, tree: TreeShape | None) -> Tensor:
         copies = self.rows // self.images
         tokens, committed = tokens.repeat(copies, 1), committed.repeat(copies)
         slots = committed[:, None] - 1 + torch.arange(tokens.shape[1], device=tokens.device)

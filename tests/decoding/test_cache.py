@@ -32,11 +32,6 @@ def test_kept_rows_move_to_the_front_of_the_same_storage():
     assert keys.data_ptr() == storage
 
 
-def test_limit_never_exceeds_the_capacity():
-    cache = RowCache(1, capacity=4)
-    assert filled(cache, [[0, 1]], 99)[0].shape[2] == 4 and cache.layers[0].get_max_cache_shape() == 4
-
-
 def test_cache_argument_follows_the_model():
     class Old(torch.nn.Module):
         def forward(self, past_key_values=None):

@@ -1,0 +1,96 @@
+"""Traced whole, used again, and the same decisions. The compiler's back end is left out: no C++ compiler is needed."""
+
+import pytest
+import torch
+from helpers import open_toy
+from helpers_janus import left_padded, prompt_batch, tiny_janus
+
+from csd_pipeline.alignment import FILTERS
+from csd_pipeline.decoding import CompiledPass, Warp, decode
+from csd_pipeline.drafters import JacobiDrafter
+from csd_pipeline.relaxation import EntropyRelaxation, Exact
+from csd_pipeline.targets import adapter_for
+from csd_pipeline.targets.toy import ToyAdapter, ToyTarget
+
+MODEL = tiny_janus("sdpa")
+WARP = Warp(guidance_scale=2.0, temperature=0.8)
+LENGTHS = (3, 5, 4, 9, 6)
+
+
+class CountingBackend:
+    """Runs traced graphs as they are, and counts them."""
+
+    def __init__(self):
+        self.graphs = 0
+
+    def __call__(self, graph, _):
+        self.graphs += 1
+        return graph.forward
+
+
+def draw(prompts, seeds, run_pass=None, **parts):
+    adapter, drafter = adapter_for(MODEL), parts["drafter"]
+    session = adapter.open(prompt_batch(*left_padded(*prompts)), drafter.window + drafter.extra_tokens)
+    options = {} if run_pass is None else {"run_pass": run_pass}
+    parts = {"relaxation": Exact(), **parts}
+    return decode(session, adapter, seeds=seeds, warp=WARP, maps=True, **options, **parts)
+
+
+def same(mine, other):
+    assert torch.equal(mine.tokens, other.tokens)
+    for one, two in zip(mine.traces, other.traces, strict=True):
+        assert one.accepted == two.accepted and one.drift == pytest.approx(two.drift, abs=1e-5)
+        assert all(torch.allclose(one.maps[n], two.maps[n], atol=1e-4, equal_nan=True) for n in one.maps)
+
+
+METHODS = {
+    "plain": {"drafter": JacobiDrafter(1, "gumbel")},
+    "gumbel": {"drafter": JacobiDrafter(5, "gumbel")},
+    "coupled": {"drafter": JacobiDrafter(5, "coupled", "left")},
+    "relaxed": {
+        "drafter": JacobiDrafter(5, "fresh", "uniform"),
+        "relaxation": EntropyRelaxation(0.5, relax_fresh=True),
+        "alignment_filter": FILTERS["budget"](budget=0.2),
+    },
+    "guided drafts": {"drafter": JacobiDrafter(5, "coupled", guide="growth")},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_two_traces_serve_prompts_of_any_length_and_decide_alike(name):
+    backend = CountingBackend()
+    compiled, parts = CompiledPass(backend=backend), METHODS[name]
+    for seed, length in enumerate(LENGTHS):
+        prompts = [list(range(2, 2 + length))]
+        same(draw(prompts, [seed], compiled, **parts), draw(prompts, [seed], **parts))
+    assert 1 <= backend.graphs <= 2
+
+
+def test_images_of_a_batch_leave_it_one_by_one():
+    compiled, prompts = CompiledPass(backend=CountingBackend()), [[2, 3, 4], [5, 6], [7, 8, 9, 10]]
+    for seeds in ([1, 2, 3], [4, 5, 6]):
+        plain = draw(prompts, seeds, **METHODS["gumbel"])
+        assert len({trace.nfe for trace in plain.traces}) > 1
+        same(draw(prompts, seeds, compiled, **METHODS["gumbel"]), plain)
+
+
+def test_another_method_is_traced_anew():
+    backend = CountingBackend()
+    compiled = CompiledPass(backend=backend)
+    for name in ("gumbel", "relaxed"):
+        before = backend.graphs
+        same(draw([[2, 3, 4]], [0], compiled, **METHODS[name]), draw([[2, 3, 4]], [0], **METHODS[name]))
+        assert backend.graphs > before
+
+
+def test_a_window_wider_than_the_image():
+    model = ToyTarget(3, 2, 2, scale=1.2, seed=1)
+    adapter, drafter = ToyAdapter(model), JacobiDrafter(16, "gumbel")
+
+    def run(**options):
+        session = open_toy(adapter, [0, 0], guided=False, window=16)
+        return decode(
+            session, adapter, seeds=[1, 2], warp=Warp(), drafter=drafter, relaxation=Exact(), **options
+        ).tokens
+
+    assert torch.equal(run(), run(run_pass=CompiledPass(backend=CountingBackend())))
