@@ -123,7 +123,7 @@ def test_declared_dominance_is_true(name):
 def test_plain_means_the_decisions_of_plain_decoding(name):
     window, rule = random_window(6), made(name, 6)
     uniform = noise_of(window)[0].uniform(window.positions, Purpose.VERIFY, 0)[:, :-1]
-    own, plain = rule.decide(window, None, uniform), decide_each(window, None, uniform)
+    own, plain = rule.decide(window, None, uniform), decide_each(window, uniform)
     assert torch.equal(own.accepted, plain.accepted) == rule.plain
     assert rule.exact or not rule.plain
 

@@ -98,7 +98,7 @@ def verify(window: Window, relaxation, alignment_filter, noise: IndexedNoise, dr
     if relaxes(relaxation, alignment_filter):
         decision = relaxation.decide(window, alignment_filter, uniform)
     else:
-        decision = decide_each(window, None, uniform)
+        decision = decide_each(window, uniform)
     accepted = decision.accepted
     position, law = at_slot(window.positions, accepted), at_slot(window.target_laws, accepted)
     bonus = draw_by_race(law, noise.gumbel(position[:, None], law.shape[-1])[:, 0])
@@ -115,22 +115,20 @@ def verify(window: Window, relaxation, alignment_filter, noise: IndexedNoise, dr
     )
 
 
-def decide_each(window: Window, mass: Tensor | None, uniform: Tensor, drift: Tensor | None = None) -> Decision:
+def decide_each(window: Window, uniform: Tensor, mass: Tensor | None = None, drift: Tensor | None = None) -> Decision:
     """Modified rejection sampling, each draft by itself (Leviathan et al., arXiv 2211.17192, algorithm 1).
 
     First rejection: the optimal residual ``[p - q f]+``, which minimises the distance to the target law whatever ``f``.
 
     Args:
         window: laws and drafts of this pass.
-        mass: [B, L, V] ``q f``, or None for plain speculative decoding (``min(p, q)``, no drift).
         uniform: [B, L] in [0, 1); a draft is accepted where it is below ``f``.
-        drift: [B, L] total variation the mass spends at each slot, if the caller knows it already.
+        mass: [B, L, V] ``q f``, or None for plain speculative decoding (``min(p, q)``).
+        drift: [B, L] total variation the mass spends at each slot (:func:`overshoot`); none for plain decoding.
     """
     acceptance = window.vanilla
-    if mass is None:
-        drift = torch.zeros_like(acceptance)
-    else:
-        drift = overshoot(mass, window.p) if drift is None else drift
+    drift = torch.zeros_like(acceptance) if drift is None else drift
+    if mass is not None:
         acceptance = (at_drafts(mass, window.drafts) / window.q_draft).clamp(max=1.0).nan_to_num_(0.0)
     accepted = leading((uniform < acceptance) & window.valid)
     slot = accepted.clamp(max=window.drafts.shape[1] - 1)

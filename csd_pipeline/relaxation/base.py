@@ -78,4 +78,4 @@ class Relaxation(SchedulerMixin, ConfigMixin):
         if alignment_filter is not None:
             gate = alignment_filter.gate(window, drift)
             mass, drift = lerp(window.plain_mass, mass, gate.unsqueeze(-1)), drift * gate
-        return decide_each(window, mass, uniform, drift)
+        return decide_each(window, uniform, mass, drift)

@@ -117,6 +117,18 @@ def test_a_line_mark_is_nobodys_neighbour():
     assert torch.equal(with_line_ends("uniform")[0], torch.tensor([0.25, 0.25, 0.25, 0.25, 0.0]).expand(3, 5))
 
 
+def test_with_line_marks_too_the_newest_surviving_draft_is_repeated_in_the_first_row():
+    for init in ("above", "mean"):
+        state = DecodingState.start(Grid.with_line_ends(3, 4, 4), 5, seed_words([1]))
+        state.committed, state.tokens[0, 0] = torch.tensor([1]), 3
+        entry = EntryLaws(init, state, window=4)
+        window = window_of(random_laws(1, 5)[None], random_laws(1, 5)[None], bonus=random_laws(1, 5)[None])
+        window.start = torch.tensor([0])
+        entry.record(window)
+        got = entry.laws(state, torch.tensor([[1, 2, 3]]), torch.tensor([[2, 0, 0]]), torch.tensor([1]))
+        assert torch.equal(got[0, 1:], torch.eye(5)[[2, 2]])
+
+
 def test_where_everything_before_is_forced_the_law_is_uniform():
     for init in ENTRIES:
         state = DecodingState.start(Grid(1, 3, torch.tensor([3, -1, -1])), 4, seed_words([1]))

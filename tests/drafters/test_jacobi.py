@@ -127,6 +127,20 @@ def test_targets_without_memory_are_accepted_from_the_second_pass_on(redraw):
     assert max(passes) == 2
 
 
+def test_gumbel_drafts_come_from_the_noise_of_their_own_position():
+    """Entering ones too: then a draft in its final context is the token plain decoding draws there."""
+    state = DecodingState.start(Grid(1, 8), 4, seed_words([5, 6]))
+    run = JacobiDrafter(4, "gumbel", "uniform").begin(state)
+    first = window_of(P.expand(2, 2, 4)[:, :0], Q.expand(2, 2, 4)[:, :0], bonus=P[1].expand(2, 1, 4))
+    first.start = torch.zeros(2, dtype=torch.int64)
+    outcome = verify(first, Exact(), None, state.noise, state.passes)
+    run.observe(state, first, outcome)
+    state.commit(first, outcome)
+    drafts, laws, fresh = run.propose(state, 3)
+    noise = state.noise.gumbel(torch.tensor([[1, 2, 3]] * 2), 4)
+    assert fresh.all() and torch.equal(drafts, (laws.log() + noise).argmax(-1))
+
+
 def test_wider_windows_need_fewer_passes():
     model = ToyTarget(2, 4, 3, scale=0.6, seed=9)
     passes = [sum(t.nfe for t in run_toy(model, JacobiDrafter(w), range(1000)).traces) for w in (1, 2, 4)]
