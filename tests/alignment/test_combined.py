@@ -1,6 +1,8 @@
 import json
 
 import pytest
+import torch
+from helpers import random_laws, window_of
 
 from csd_pipeline.alignment import CombinedFilter, DriftBudget, KLFilter, TVFilter
 
@@ -25,6 +27,15 @@ def test_saved_file_is_plain_json_in_the_filter_config(tmp_path):
     ]
     loaded = CombinedFilter.from_pretrained(tmp_path)
     assert [type(p) for p in loaded._parts] == [TVFilter, DriftBudget] and loaded._parts[0].config.delta == 0.3
+
+
+def test_the_smaller_gate_wins_and_gates_do_not_multiply():
+    laws = random_laws(12, 5, zeros=0.3).view(2, 2, 3, 5)
+    window, drift = window_of(*laws), torch.tensor([[0.4, 0.1, 0.0], [0.8, 0.05, 0.3]])
+    parts = (DriftBudget(0.2), DriftBudget(0.1), TVFilter(0.6))
+    gate = (parts[0] & parts[1] & parts[2]).gate(window, drift)
+    assert torch.equal(gate, torch.minimum(parts[1].gate(window, drift), parts[2].gate(window, drift)))
+    assert gate[0, 0] in (0, 0.25)
 
 
 def test_closed_when_any_part_is():
