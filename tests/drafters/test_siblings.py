@@ -62,7 +62,7 @@ SIZES = [(3, 2, 1), (4, 2, 3), (5, 3, 2), (6, 4, 3)]
 
 @pytest.mark.parametrize("redraw", REDRAWS)
 @pytest.mark.parametrize(
-    ("size", "model", "base"), zip(SIZES, (MODEL, THREE, MODEL, THREE), (*SEED_BASES, 7), strict=True)
+    ("size", "model", "base"), list(zip(SIZES, (MODEL, THREE, MODEL, THREE), (*SEED_BASES, 7), strict=True))
 )
 def test_a_tree_samples_the_target_law(redraw, size, model, base):
     window, width, depth = size
