@@ -1,0 +1,54 @@
+"""What a pass reads and writes stays where it is over a whole image."""
+
+import torch
+from helpers_janus import left_padded, prompt_batch, tiny_janus
+
+from csd_pipeline.decoding import Warp, decode, window_pass
+from csd_pipeline.drafters import JacobiDrafter
+from csd_pipeline.relaxation import Exact
+from csd_pipeline.targets import adapter_for
+
+MODEL = tiny_janus("sdpa")
+
+
+def addresses(run) -> dict[str, int]:
+    layers, noise = run.session.cache.layers, run.state.noise
+    held = {f"keys {i}": layer.keys for i, layer in enumerate(layers)}
+    held |= {f"values {i}": layer.values for i, layer in enumerate(layers)}
+    held |= {"uniforms": noise._tables[0], "laws": run.draft_run.entry.ring.rows, "tokens": run.state.tokens}
+    return {name: tensor.data_ptr() for name, tensor in held.items()}
+
+
+def test_storage_never_moves_and_never_grows():
+    adapter, drafter = adapter_for(MODEL), JacobiDrafter(2, "coupled", "mean")
+    session = adapter.open(prompt_batch(*left_padded([2, 3, 4, 5])), drafter.window)
+    seen, shapes = [], set()
+
+    def watched(run, length):
+        report = window_pass(run, length)
+        seen.append(addresses(run))
+        shapes.add((run.draft_run.drafts.shape, run.draft_run.entry.ring.rows.shape, report.shape))
+        return report
+
+    parts = {"drafter": drafter, "relaxation": Exact(), "warp": Warp(guidance_scale=2.0, temperature=0.8)}
+    result = decode(session, adapter, seeds=[4], run_pass=watched, **parts)
+    assert result.complete and len(seen) > 5 and all(now == seen[0] for now in seen) and len(shapes) == 1
+
+
+def test_uniforms_of_later_passes_take_the_place_of_earlier_ones():
+    adapter, drafter = adapter_for(MODEL), JacobiDrafter(2, "fresh", "uniform")
+    session = adapter.open(prompt_batch(*left_padded([2, 3, 4, 5])), drafter.window)
+    tables = []
+
+    def watched(run, length):
+        run.state.noise.prepare(len(tables) * 16)  # a block of its own for every pass
+        run.state.passes = torch.full((), len(tables) * 16)
+        report = window_pass(run, length)
+        tables.append((run.state.noise._tables[0].data_ptr(), run.state.noise._tables[0].clone()))
+        return report
+
+    decode(
+        session, adapter, seeds=[4], run_pass=watched, drafter=drafter, relaxation=Exact(), warp=Warp(temperature=0.8)
+    )
+    assert len({address for address, _ in tables}) == 1
+    assert all(not torch.equal(one, two) for (_, one), (_, two) in zip(tables, tables[1:], strict=False))
