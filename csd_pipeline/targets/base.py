@@ -267,13 +267,13 @@ class CachedSession(TargetSession):
         self.adapter, self.prompt_length, self.device = adapter, self.ids.shape[1], self.ids.device
         # a tensor, since a traced pass would take the number for a constant
         self.last_of_prompt = torch.full((), self.prompt_length - 1, device=self.device)
+        self.limit = _round_up(self.prompt_length)  # cache slots that attention reads
         self.padding = self.prompt_length - mask.sum(-1)
         # attention never reads the very last slot: "all of it" would be a case of its own for a traced pass
         self.cache = RowCache(layers, _round_up(self.prompt_length + adapter.grid.tokens + window) + 1)
 
     def _prefill(self) -> Tensor:
         start = torch.zeros_like(self.padding)
-        self.limit = _round_up(self.prompt_length)
         hidden = self._forward(self.adapter.embed_prompt(self.ids), start)
         return self._logits(hidden[:, -1:])
 

@@ -24,11 +24,11 @@ class LlamaGenSession(CachedSession):
     def _prefill(self) -> Tensor:
         start = torch.zeros_like(self.padding)
         mask = torch.arange(self.prompt_length, device=self.ids.device) >= self.padding[:, None]
-        hidden = self._forward(self.adapter.embed_condition(self.ids, mask), start, self.prompt_length)
+        hidden = self._forward(self.adapter.embed_condition(self.ids, mask), start)
         return self._logits(hidden[:, -1:])
 
     def _positions(self, slots: Tensor) -> Tensor:
-        return slots - self.prompt_length
+        return slots - (self.last_of_prompt + 1)
 
 
 class LlamaGenAdapter(TargetAdapter):
