@@ -66,7 +66,7 @@ def estimate(
         adapter: of a target without storage; its model is moved to the meta device and to ``dtype``.
         dtype: of weights, keys and values.
         images: drawn at once.
-        window: tokens per forward, at most.
+        window: tokens per forward, at most, a tree's further candidates left out.
         warp: guidance, temperature, truncation; None: the family's.
         prompt: tokens of the longest prompt.
         drafter, relaxation, alignment_filter: the method; None: Jacobi drafts, exact, no filter.
@@ -79,10 +79,11 @@ def estimate(
     warp = warp or Warp(adapter.default_guidance_scale, adapter.default_temperature)
     ids = torch.zeros(images, min(prompt, adapter.prompt_room), dtype=torch.int64, device="meta")
     rows = (ids, torch.ones_like(ids)) * (2 if warp.guided else 1)
-    parts = {"drafter": drafter or JacobiDrafter(window, "gumbel"), "relaxation": relaxation or Exact()}
+    drafter = drafter or JacobiDrafter(window, "gumbel")
+    parts = {"drafter": drafter, "relaxation": relaxation or Exact()}
     parts |= {"alignment_filter": alignment_filter, "warp": warp, "device": "meta"}
     with LiveBytes() as live, _Unseen([1, max(1, tokens - window), tokens], images):
-        session = adapter.open(PromptBatch(*rows), window)
+        session = adapter.open(PromptBatch(*rows), window + drafter.extra_tokens)
         with suppress(_Finished):
             decode(session, adapter, seeds=[0] * images, on_pass=_until(tokens), **parts)
         cache = bytes_of_cache(session)

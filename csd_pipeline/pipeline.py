@@ -237,6 +237,8 @@ class CSDAutoregressivePipeline(PipelineLoading):
         callback = (callback_on_step_end, callback_on_step_end_tensor_inputs)
         self.check_inputs(num_images_per_prompt, height, width, output_type, *callback, batch_size)
         adapter, device = adapter_for(self.target, self.size_of(height, width)), self._execution_device
+        if self._run_pass is not window_pass:
+            self._check_whole()
         own = {name: getattr(self, name) for name in PARTS}
         parts = complete_parts(**(own if preset is None else build_parts(read_preset(preset))))
         given = {"guidance_scale": guidance_scale, "temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -295,9 +297,9 @@ class CSDAutoregressivePipeline(PipelineLoading):
     def enable_compile(self, **options) -> None:
         """Compile the pass over the window with torch.compile: the same decisions, fewer and fused kernels.
 
-        The first picture of every method, window and number of images waits for the compiler (on a CPU: a C++ compiler,
-        about a minute); prompts of other lengths do not. Rounding differs from the uncompiled pass, so a token may flip
-        where two are tied to the last digits.
+        The first picture of every method, window and number of images (a batch whose images finish one by one has
+        several) waits for the compiler, on a CPU a C++ compiler and about a minute; prompts of other lengths do not.
+        Rounding differs from the uncompiled pass, so a token may flip where two are tied to the last digits.
 
         Args:
             options: of torch.compile, such as ``mode`` or ``backend``.
@@ -305,16 +307,20 @@ class CSDAutoregressivePipeline(PipelineLoading):
         Raises:
             ValueError: the model is offloaded or split over devices, which a compiled pass can not follow.
         """
-        if self._all_hooks or getattr(self.target, "hf_device_map", None) or hasattr(self.target, "_hf_hook"):
-            raise ValueError(
-                "a compiled pass needs the whole model on one device, this one is offloaded or split; load it without "
-                "device_map and offloading, or leave it uncompiled"
-            )
+        self._check_whole()
         self._run_pass = CompiledPass(**options)
 
     def disable_compile(self) -> None:
         """Run passes as they are written again."""
         self._run_pass = window_pass
+
+    def _check_whole(self) -> None:
+        devices = set((getattr(self.target, "hf_device_map", None) or {}).values())
+        if len(devices) > 1 or any(hasattr(module, "_hf_hook") for module in self.target.modules()):
+            raise ValueError(
+                "a compiled pass needs the whole model on one device, this one is offloaded or split; load it without "
+                "device_map and offloading, or call disable_compile()"
+            )
 
     def _onload(self) -> None:
         """Offloading hooks sit on the target's own forward, which the loop never calls: fire it by hand."""

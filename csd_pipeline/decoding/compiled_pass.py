@@ -22,9 +22,10 @@ class CompiledPass:
     def __init__(self, **options):
         self.options = {"fullgraph": True} | options
         self._compiled: dict[tuple, object] = {}
-        self._last: tuple[DecodingPass, int, tuple] | None = None
 
     def __call__(self, run: DecodingPass, length: int) -> Tensor:
+        if run.drafter.extra_tokens:
+            raise ValueError("a compiled pass takes no tree of drafts; use tree_depth=0, or do not compile")
         key = self._key(run, length)
         if key not in self._compiled:
             # torch.compile keeps few variants of one code object; a method of its own gets one of its own
@@ -33,8 +34,9 @@ class CompiledPass:
         return self._compiled[key](run, length)
 
     def _key(self, run: DecodingPass, length: int) -> tuple:
+        """Kept on the run, not here: this object outlives the run and its cache."""
         images = len(run.images)
-        if self._last is None or self._last[0] is not run or self._last[1] != images:
-            method = (run.drafter, run.relaxation, run.alignment_filter, run.warp)
-            self._last = (run, images, (length, images, run.session.rows, run.recorder.record_maps, *map(repr, method)))
-        return self._last[2]
+        if run.traced_as is None or run.traced_as[1] != images:
+            method = map(repr, (run.drafter, run.relaxation, run.alignment_filter))
+            run.traced_as = (length, images, run.session.rows, run.recorder.record_maps, *method)
+        return run.traced_as

@@ -38,7 +38,11 @@ class Purpose(IntEnum):
     ENTRY = 4  # a draft entering the window
 
 
-def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+def philox4x32(
+    counter: tuple[Tensor, Tensor, Tensor, Tensor],
+    key: tuple[Tensor, Tensor],
+    constants: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, ...]:
     """Four 32-bit words per counter; all arguments are int64 tensors holding 32-bit words, broadcast together.
 
     The even and the odd words travel stacked, [2, ...], which halves the number of operations; every round swaps the
@@ -48,7 +52,8 @@ def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor
     c0, c1, c2, c3 = torch.broadcast_tensors(*counter)
     even, odd, keys = torch.stack([c0, c2]), torch.stack([c1, c3]), torch.stack(torch.broadcast_tensors(*key))
     keys = keys.view(2, *(1,) * (c0.dim() - keys.dim() + 1), *keys.shape[1:])
-    multipliers, weyl = (words.view(-1, 2, *(1,) * c0.dim()) for words in _constants(c0.device))
+    constants = _constants(c0.device) if constants is None else constants
+    multipliers, weyl = (words.view(-1, 2, *(1,) * c0.dim()) for words in constants)
     round_keys = (keys + weyl).bitwise_and_(_MASK)  # [rounds, 2, ...]
     round_keys[0::2] = round_keys[0::2].flip(1)
     for number in range(_ROUNDS):
@@ -84,6 +89,7 @@ class IndexedNoise:
 
     def __init__(self, seeds: Tensor, positions: int = 0):
         self.seeds, self.positions = seeds, positions
+        self._constants = _constants(seeds.device)
         self._gumbel_table: Tensor | None = None  # [B, N, V]
         self._gumbel_ahead = True  # False once a batch was too large: a table made late in its run would not pay
         self._tables: dict[int, Tensor] = {}  # by number of siblings: [B, passes, 4, N, siblings] uniforms
@@ -132,7 +138,10 @@ class IndexedNoise:
         return _unit(self._last[2][int(purpose) - 1])
 
     def sibling_uniform(self, position: Tensor, purpose: Purpose, draw: Tensor | int, siblings: int) -> Tensor:
-        """[B, D, siblings] float32 in [0, 1) for the second and further candidates of the positions [B, D]."""
+        """[B, D, siblings] float32 in [0, 1) for the second and further candidates of the positions [B, D].
+
+        ``draw`` is the number of the pass for all images, [] int64 or an int.
+        """
         rows = self._uniforms_of_pass(draw, siblings)
         if rows is not None:
             return rows[:, int(purpose) - 1].gather(1, self._inside(position)[..., None].expand(-1, -1, siblings))
@@ -158,7 +167,7 @@ class IndexedNoise:
     def _words(self, position: Tensor, draw: Tensor, lane: Tensor | None = None) -> tuple[Tensor, ...]:
         """One block of four words per (position, draw, lane): one word for each purpose; lane 0 if none is given."""
         counter = (position, draw, torch.ones_like(draw), torch.zeros_like(draw) if lane is None else lane)
-        return philox4x32(counter, self._key(position.dim()))
+        return philox4x32(counter, self._key(position.dim()), self._constants)
 
     def _uniforms_ahead(self, block: int, siblings: int) -> Tensor:
         device = self.seeds.device
@@ -196,7 +205,8 @@ class IndexedNoise:
         """The uniform keeps its resolution near zero (2**-32), so improbable tokens win as often as they should."""
         lanes = torch.arange((vocabulary + 3) // 4, device=position.device)
         zero = torch.zeros((), dtype=torch.int64, device=position.device)
-        words = philox4x32((position[..., None], zero, zero, lanes), self._key(position.dim() + 1))
+        counter = (position[..., None], zero, zero, lanes)
+        words = philox4x32(counter, self._key(position.dim() + 1), self._constants)
         words = torch.stack(words, dim=-1).flatten(-2)[..., :vocabulary]
         uniform = (words.to(torch.float32) + 0.5).mul_(2.0**-32).clamp_(max=1 - 2.0**-24)
         return -torch.log(-torch.log1p(-uniform))

@@ -34,6 +34,7 @@ class DecodingPass:
     Args:
         images: [B] int64, rows of the active images in the recorder's maps.
         shape_is_fixed: always draft a whole window, also where the image ends earlier; then every pass has one shape.
+        traced_as: what a compiled pass knows this one by.
     """
 
     session: TargetSession
@@ -46,6 +47,7 @@ class DecodingPass:
     recorder: TraceRecorder
     images: Tensor
     shape_is_fixed: bool = False
+    traced_as: tuple | None = None
 
     def __post_init__(self):
         self.relaxed = relaxes(self.relaxation, self.alignment_filter)

@@ -31,7 +31,7 @@ def check_tree(drafter, relaxation, alignment_filter) -> None:
 
 
 def verify_tree(
-    window: Window, tree: DraftTree, noise: IndexedNoise, draw: int, share_noise: bool
+    window: Window, tree: DraftTree, noise: IndexedNoise, draw: Tensor | int, share_noise: bool
 ) -> tuple[Window, Verification, Tensor]:
     """Accept a path of the tree and, where that is the main path to its end, a prefix of the drafts behind it.
 
@@ -39,7 +39,7 @@ def verify_tree(
         window: drafts and draft laws of this pass; ``target_laws`` [B, T, V] follow all T tokens of the forward.
         tree: its candidates.
         noise: indexed noise of the images.
-        draw: number of the pass.
+        draw: number of the pass, [] int64 or an int.
         share_noise: compare candidates with the token plain decoding would draw, as :func:`verify_shared_noise` does.
 
     Returns:
@@ -117,7 +117,7 @@ def _normalised(weights: Tensor) -> Tensor:
 Judge = Callable[[int, Tensor], tuple[Tensor, Tensor, Tensor]]  # level, law at the node [B, V] -> as first_accepted
 
 
-def _rejection(window: Window, tree: DraftTree, noise: IndexedNoise, draw: int) -> Judge:
+def _rejection(window: Window, tree: DraftTree, noise: IndexedNoise, draw: Tensor | int) -> Judge:
     depth, width = tree.shape.depth, tree.shape.width
     positions = window.positions[:, :depth]
     uniform = noise.uniform(window.positions, Purpose.VERIFY, draw)[:, :depth, None]

@@ -43,8 +43,8 @@ class JacobiDrafter(Drafter):
 
     Args:
         window: tokens per target forward, >= 1: one committed token and ``window - 1`` drafts. 1 is plain decoding. The
-            word auto lets the pipeline choose it in every call, from the measured time of a forward
-            and the drafts accepted so far; recipes hold the number.
+            word auto lets the pipeline choose it in every call, from the measured time of a forward and the drafts
+            accepted so far; recipes hold the number.
         redraw: ``"fresh"`` independent draws (SJD); ``"coupled"`` keeps a draft as often as its new law allows
             (maximal coupling); ``"gumbel"`` position-indexed noise, which makes an exact run return the very picture
             of plain decoding.
@@ -60,7 +60,6 @@ class JacobiDrafter(Drafter):
         record: law recorded for guided drafts: ``"exact"`` is the one they were drawn from, so that decoding stays
             exact; ``"lossy"`` is ``p``, which accepts growing tokens more often and changes the output law. The ledger
             of drift does not see that change.
-
         tree_depth: 0 to 4 levels of a tree of candidates at the first positions of the window, where each draft gets
             siblings drawn without replacement from its law; the drafts behind follow the first ones. 0 is no tree.
             Needs a window of more than ``tree_depth`` tokens and the exact rule.

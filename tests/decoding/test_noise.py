@@ -114,7 +114,7 @@ def test_uniforms_share_no_number_with_the_gumbel_noise():
 @pytest.mark.parametrize("word", [0, 2**32 - 1])
 def test_gumbel_noise_of_extreme_words_is_a_number(word, monkeypatch):
     """One in four thousand million: it must neither win every race nor lose one against impossible tokens."""
-    monkeypatch.setattr(noise_module, "philox4x32", lambda counter, key: (torch.full((1, 1, 2), word),) * 4)
+    monkeypatch.setattr(noise_module, "philox4x32", lambda counter, *_: (torch.full((1, 1, 2), word),) * 4)
     assert torch.isfinite(noise(1).gumbel(grid(1, 1), 8)).all()
 
 
