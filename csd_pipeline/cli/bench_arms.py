@@ -37,8 +37,7 @@ def build_arms(texts: tuple[str, ...], windows: tuple[int, ...]) -> list:
         texts: e.g. ``"entropy:lam=0.5 filter=tv:delta=0.65 window=16 redraw=coupled"``. The first word may be a preset
             or a relaxation with its knobs, all others are ``OPTION=VALUE`` with the options of `csd generate`; besides,
             ``label=NAME`` is its name in tables, ``loop=naive`` runs it in the loop that imitates released ones,
-            ``loop=compiled`` compiles it. An arm
-            without preset starts from coupled Jacobi drafts and the exact rule.
+            ``loop=compiled`` compiles it. An arm without preset starts from coupled Jacobi drafts and the exact rule.
         windows: for arms that do not say ``window=``.
 
     Raises:
