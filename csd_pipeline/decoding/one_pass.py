@@ -1,7 +1,7 @@
 """One pass over the window of every image, the prefill apart: propose, forward, warp, verify, observe, commit.
 
-:func:`window_pass` holds no Python that depends on what was drawn: shapes follow from the number of drafts and from what
-the host prepared (noise, reach of attention), everything else stays on the device. So it can be traced whole by
+:func:`window_pass` holds no Python that depends on what was drawn: shapes follow from the number of drafts and from
+what the host prepared (noise, reach of attention), everything else stays on the device. So it can be traced whole by
 torch.compile; run eagerly it is the specification.
 """
 
