@@ -14,7 +14,7 @@ from .automatic_window import AutomaticWindow, is_automatic
 from .checkpoint import check_loaded
 from .checks import require_choice, require_integer
 from .components import AlignmentFilter, Drafter, ModelMixin, Relaxation, complete_parts
-from .decoding import CompiledPass, decode, window_pass
+from .decoding import CapturedPass, CompiledPass, RunPass, decode
 from .loading import PipelineLoading
 from .names import PARTS
 from .pipeline_output import CSDPipelineOutput
@@ -72,7 +72,8 @@ class CSDAutoregressivePipeline(PipelineLoading):
         )
         self.image_processor = VaeImageProcessor(vae_scale_factor=1)
         self._guidance_scale, self._num_timesteps, self._interrupt = 1.0, 0, False
-        self._automatic_window, self._run_pass = AutomaticWindow(), window_pass
+        self._automatic_window = AutomaticWindow()
+        self._written_pass = self._run_pass = RunPass()
         if target is not None:
             adapter_for(target)  # an unsupported model is refused here, not in the first call
             check_loaded(target)
@@ -157,6 +158,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
         callback_on_step_end=None,
         callback_on_step_end_tensor_inputs=("latents",),
         batch_size=None,
+        refill=False,
     ) -> None:
         """Refuse bad arguments before the model runs. Raises ValueError naming the argument and what is allowed."""
         if self.target is None:
@@ -164,6 +166,8 @@ class CSDAutoregressivePipeline(PipelineLoading):
         require_integer("num_images_per_prompt", num_images_per_prompt, 1)
         if batch_size is not None:
             require_integer("batch_size", batch_size, 1)
+        elif refill:
+            raise ValueError("refill needs batch_size: how many images are drawn at once while others wait")
         require_choice("output_type", output_type, OUTPUT_TYPES)
         adapter_for(self.target, self.size_of(height, width))
         if callback_on_step_end is not None and not callable(callback_on_step_end):
@@ -196,6 +200,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
         callback_on_step_end_tensor_inputs: list[str] = ("latents",),
         record_maps: bool = False,
         batch_size: int | None = None,
+        refill: bool = False,
     ):
         """Draw images.
 
@@ -225,6 +230,9 @@ class CSDAutoregressivePipeline(PipelineLoading):
             batch_size: images drawn at once, at most; None draws all at once. Bounds the memory, changes no picture.
                 Callbacks then see one batch after the other (``step`` counts on), and after an interruption the output
                 holds the images of the batches that were begun.
+            refill: with ``batch_size`` for many images: the next one begins as soon as one is finished, instead of with
+                its batch. Callbacks then see all images of the call; guidance they change is that of all images being
+                drawn and to be drawn.
 
         Returns:
             :class:`CSDPipelineOutput`.
@@ -235,9 +243,9 @@ class CSDAutoregressivePipeline(PipelineLoading):
         if isinstance(callback_on_step_end, (PipelineCallback, MultiPipelineCallbacks)):
             callback_on_step_end_tensor_inputs = callback_on_step_end.tensor_inputs
         callback = (callback_on_step_end, callback_on_step_end_tensor_inputs)
-        self.check_inputs(num_images_per_prompt, height, width, output_type, *callback, batch_size)
+        self.check_inputs(num_images_per_prompt, height, width, output_type, *callback, batch_size, refill)
         adapter, device = adapter_for(self.target, self.size_of(height, width)), self._execution_device
-        if self._run_pass is not window_pass:
+        if type(self._run_pass) is not RunPass:
             self._check_whole()
         own = {name: getattr(self, name) for name in PARTS}
         parts = complete_parts(**(own if preset is None else build_parts(read_preset(preset))))
@@ -261,7 +269,16 @@ class CSDAutoregressivePipeline(PipelineLoading):
             with self.progress_bar(total=len(seeds) * adapter.grid.tokens) as bar:
                 monitor = StepMonitor(self, bar, warp, *callback, adapter.vocabulary)
                 results = self._decode_batches(
-                    adapter, rows, seeds, batch_size, monitor, warp=warp, maps=record_maps, device=device, **parts
+                    adapter,
+                    rows,
+                    seeds,
+                    batch_size,
+                    refill,
+                    monitor,
+                    warp=warp,
+                    maps=record_maps,
+                    device=device,
+                    **parts,
                 )
             images = tokens = torch.cat([result.tokens for result in results])
             if output_type != "latent":
@@ -276,20 +293,25 @@ class CSDAutoregressivePipeline(PipelineLoading):
         complete = len(traces) == len(seeds) and all(result.complete for result in results)
         return CSDPipelineOutput(images, traces, recipes[: len(traces)], complete)
 
-    def _decode_batches(self, adapter, rows, seeds, batch_size, monitor, *, warp, drafter, **options) -> list:
+    def _decode_batches(self, adapter, rows, seeds, batch_size, refill, monitor, *, warp, drafter, **options) -> list:
         """Decode ``batch_size`` images at a time; the results of the batches that were begun."""
         scale, results, batch_size = warp.guidance_scale, [], batch_size or len(seeds)
         window = min(drafter.window, adapter.grid.tokens) + drafter.extra_tokens
-        for start in range(0, len(seeds), batch_size):
-            part = slice(start, start + batch_size)
+
+        def session_of(first: int, count: int):
+            return adapter.open(PromptBatch(*(row[first : first + count] for row in rows)), window)
+
+        options |= {"warp": warp, "drafter": drafter, "on_pass": monitor, "run_pass": self._run_pass}
+        if refill:
+            options["waiting"] = session_of
+        for start in range(0, len(seeds), len(seeds) if refill else batch_size):
             self._guidance_scale = warp.guidance_scale = scale  # a callback may have changed it for the batch before
             monitor.begin_batch()
-            session = adapter.open(PromptBatch(*(row[part] for row in rows)), window)
-            options |= {"seeds": seeds[part], "warp": warp, "drafter": drafter, "on_pass": monitor}
-            options["run_pass"] = self._run_pass
-            results.append(decode(session, adapter, **options))
+            count = min(batch_size, len(seeds) - start)
+            options["seeds"] = seeds if refill else seeds[start : start + count]
+            results.append(decode(session_of(start, count), adapter, **options))
             if monitor.latents is not None:
-                results[-1].tokens = monitor.latents
+                results[-1].tokens = monitor.latents[: len(results[-1].traces)]
             if self._interrupt:
                 break
         return results
@@ -308,18 +330,44 @@ class CSDAutoregressivePipeline(PipelineLoading):
             ValueError: the model is offloaded or split over devices, which a compiled pass can not follow.
         """
         self._check_whole()
-        self._run_pass = CompiledPass(**options)
+        self._written_pass = CompiledPass(**options)
+        self._choose_pass(isinstance(self._run_pass, CapturedPass))
 
     def disable_compile(self) -> None:
         """Run passes as they are written again."""
-        self._run_pass = window_pass
+        self._written_pass = RunPass()
+        self._choose_pass(isinstance(self._run_pass, CapturedPass))
+
+    def enable_cuda_graphs(self) -> None:
+        """Capture the pass over the window in CUDA graphs: one launch instead of hundreds. Goes with compiling.
+
+        Captures are kept, with the key/value cache of the last two methods and numbers of images they belong to; the
+        second pass of every shape is captured. Finished images of a batch then stay in it until all are finished, or
+        others take their place (``refill``).
+
+        Raises:
+            ValueError: the model is not on a CUDA device, or is offloaded or split over devices.
+        """
+        if self.device.type != "cuda":
+            raise ValueError(
+                f"CUDA graphs need the model on a CUDA device, it is on {self.device}; move it there first"
+            )
+        self._check_whole()
+        self._choose_pass(captured=True)
+
+    def disable_cuda_graphs(self) -> None:
+        """Run passes as they are written, or compiled, again; frees what captures keep."""
+        self._choose_pass(captured=False)
+
+    def _choose_pass(self, captured: bool) -> None:
+        self._run_pass = CapturedPass(self._written_pass) if captured else self._written_pass
 
     def _check_whole(self) -> None:
         devices = set((getattr(self.target, "hf_device_map", None) or {}).values())
         if len(devices) > 1 or any(hasattr(module, "_hf_hook") for module in self.target.modules()):
             raise ValueError(
-                "a compiled pass needs the whole model on one device, this one is offloaded or split; load it without "
-                "device_map and offloading, or call disable_compile()"
+                "a compiled or captured pass needs the whole model on one device, this one is offloaded or split; load "
+                "it without device_map and offloading, or call disable_compile() and disable_cuda_graphs()"
             )
 
     def _onload(self) -> None:

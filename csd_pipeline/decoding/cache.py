@@ -46,6 +46,10 @@ class RowCacheLayer(CacheLayerMixin):
         self.keys[: len(rows)] = self.keys[rows.to(self.keys.device)]
         self.values[: len(rows)] = self.values[rows.to(self.values.device)]
 
+    def admit(self, rows: Tensor, other: RowCacheLayer, length: int) -> None:
+        for mine, theirs in ((self.keys, other.keys), (self.values, other.values)):
+            mine[:, :, :length].index_copy_(0, rows.to(mine.device), theirs[:, :, :length])
+
     def move(self, source: Tensor, target: Tensor) -> None:
         for stored in (self.keys, self.values):
             rows = stored[: len(source)]
@@ -87,6 +91,11 @@ class RowCache(Cache):
         for layer in self.layers:
             if layer.is_initialized:
                 layer.keep(rows)
+
+    def admit(self, rows: Tensor, other: RowCache, length: int) -> None:
+        """Copy the first ``length`` slots of all rows of another cache into the rows ``rows`` (int64) of this one."""
+        for mine, theirs in zip(self.layers, other.layers, strict=True):
+            mine.admit(rows, theirs, length)
 
     def move(self, source: Tensor, target: Tensor) -> None:
         """Copy keys and values from the slots ``source`` [R, D] (int64) of every row to its slots ``target`` [R, D]."""

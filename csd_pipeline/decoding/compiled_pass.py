@@ -7,10 +7,10 @@ from types import FunctionType
 import torch
 from torch import Tensor
 
-from .one_pass import DecodingPass, window_pass
+from .one_pass import DecodingPass, RunPass, window_pass
 
 
-class CompiledPass:
+class CompiledPass(RunPass):
     """:func:`window_pass`, traced whole and compiled anew for every method, window and number of images.
 
     Prompts of other lengths use what is compiled. Every pass drafts a whole window, so that all have one shape.
@@ -18,6 +18,8 @@ class CompiledPass:
     Args:
         options: of torch.compile, such as ``backend`` and ``mode``.
     """
+
+    one_shape = True
 
     def __init__(self, **options):
         self.options = {"fullgraph": True} | options
@@ -35,8 +37,7 @@ class CompiledPass:
 
     def _key(self, run: DecodingPass, length: int) -> tuple:
         """Kept on the run, not here: this object outlives the run and its cache."""
-        images = len(run.images)
-        if run.traced_as is None or run.traced_as[1] != images:
+        if run.traced_as is None or run.traced_as[1] != run.images:
             method = map(repr, (run.drafter, run.relaxation, run.alignment_filter))
-            run.traced_as = (length, images, run.session.rows, run.recorder.record_maps, *method)
+            run.traced_as = (length, run.images, run.session.rows, len(run.state.maps), *method)
         return run.traced_as

@@ -34,6 +34,11 @@ def put(values: Tensor, index: Tensor, rows: Tensor) -> None:
         stored.index_copy_(0, _flat(values, index), rows)
 
 
+def admit_rows(values: Tensor, slots: Tensor, rows: Tensor) -> None:
+    """``values[slots] = rows`` in place: what belongs to the images in ``slots`` [K] int64 becomes that of others."""
+    values.index_copy_(0, slots, rows)
+
+
 def at_slot(values: Tensor, slot: Tensor) -> Tensor:
     """``values[b, slot[b]]`` for [B, L, ...] values and [B] int64."""
     return take(values, slot[:, None]).squeeze(1)

@@ -7,15 +7,18 @@ knows no model, no drafter and no rule by name.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from .late_read import LateRead, unread_passes
 from .noise import seed_words
-from .one_pass import DecodingPass, RunPass, prefill_pass, window_pass
+from .one_pass import DecodingPass, RunPass
 from .sampling import Warp
 from .state import DecodingState
 from .trace import Trace, TraceRecorder
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class DecodingResult:
-    """Tokens [B, N] int64 and one trace per image. ``complete`` is False after an interruption."""
+    """Tokens [B, N] int64 and one trace per image that was begun. ``complete`` is False after an interruption."""
 
     tokens: Tensor
     traces: list[Trace]
@@ -40,16 +43,28 @@ class Progress:
     """Handed to the callback after every pass.
 
     Args:
-        passes: target forwards so far, the prefill included.
-        counts: committed tokens of every image of the batch.
-        tokens: [B, N] int64, all images; positions not committed yet hold 0.
-        drift_map: [B, N] float32, total variation spent at each committed position.
+        passes: target forwards so far, the prefills included.
+        counts: committed tokens of every image of the call; on a GPU as they were a pass or two ago.
+        collect: brings the recorder up to date.
+        recorder: of the run.
     """
 
     passes: int
     counts: list[int]
-    tokens: Tensor
-    drift_map: Tensor
+    collect: Callable[[], None] = field(repr=False)
+    recorder: TraceRecorder = field(repr=False)
+
+    @cached_property
+    def tokens(self) -> Tensor:
+        """[B, N] int64, all images; positions not committed yet hold 0. To be asked for within the callback."""
+        self.collect()
+        return self.recorder.tokens
+
+    @property
+    def drift_map(self) -> Tensor:
+        """[B, N] float32, total variation spent at each committed position; as ``tokens``."""
+        self.collect()
+        return self.recorder.maps["drift"]
 
     @property
     def drift(self) -> Tensor:
@@ -74,87 +89,161 @@ def decode(
     maps: bool = False,
     on_pass: Callable[[Progress], bool] | None = None,
     device: torch.device | str = "cpu",
-    run_pass: RunPass = window_pass,
+    run_pass: RunPass | None = None,
+    waiting: Callable[[int, int], TargetSession] | None = None,
+    unread: int | None = None,
 ) -> DecodingResult:
-    """Decode one batch of images.
+    """Decode images.
 
     Args:
-        session: an opened target session (prompts, cache, guidance rows).
+        session: an opened target session (prompts, cache, guidance rows) of the first images, all that are drawn at
+            the same time.
         adapter: the target adapter, for grid and vocabulary.
         seeds: one 64-bit seed per image.
         warp: guidance, temperature, top-k, top-p; read anew at every pass.
         drafter, relaxation, alignment_filter: the parts of the method.
         maps: record the per-token maps of the trace.
         on_pass: called after every pass; returning False stops decoding.
-        run_pass: runs a pass after the prefill: :func:`window_pass`, or that compiled.
+        run_pass: runs a pass after the prefill: as it is written (None), compiled, or captured.
+        waiting: ``f(first, count)`` opens a session of the images ``first .. first + count - 1``, which take the place
+            of finished ones; their prompts are no longer than those of ``session``. None: no more than ``session`` has.
+        unread: passes that may run before the host has read what earlier ones did; None: what suits the device.
 
     Raises:
         ValueError: guidance without unconditional rows, a rule that can not serve this target, or a tree of drafts with
             a rule other than the exact one.
         NonFiniteLogits: the target's logits are NaN or infinite.
     """
-    if warp.guided and session.rows == session.images:
+    if warp.guided and not session.guided:
         raise ValueError("guidance needs unconditional rows in the session; open it with them, or use guidance_scale=1")
     check_tree(drafter, relaxation, alignment_filter)
     relaxation.prepare(adapter)
-    grid, images = adapter.grid, len(seeds)
-    state = DecodingState.start(grid, adapter.vocabulary, seed_words(seeds, device))
-    device = state.tokens.device
-    recorder = TraceRecorder(seeds, grid.tokens, device, maps)
-    finished = torch.zeros(images, grid.tokens, dtype=torch.int64, device=device)
-    run = DecodingPass(
-        session,
-        state,
-        drafter,
-        drafter.begin(state),
-        warp,
-        relaxation,
-        alignment_filter,
-        recorder,
-        torch.arange(images, device=device),
-        shape_is_fixed=run_pass is not window_pass,
+    if waiting is None and len(seeds) != session.images:
+        raise ValueError(f"one seed per image: got {len(seeds)} seeds for a session of {session.images} images")
+    loop = _Loop(adapter, seeds, warp, (drafter, relaxation, alignment_filter), maps, device, run_pass or RunPass())
+    loop.begin(session)
+    unread = unread_passes(loop.device) if unread is None else unread
+    while loop.unfinished:
+        if len(loop.reports) <= unread and loop.run is not None:
+            loop.launch()
+            continue
+        loop.read()
+        if on_pass is not None and on_pass(loop.progress()) is False:
+            loop.collect()
+            break
+        loop.replace_finished(waiting)
+    complete = not loop.unfinished
+    loop.forget_unread()
+    return DecodingResult(
+        loop.recorder.tokens[: loop.begun], loop.recorder.finish(adapter.grid)[: loop.begun], complete
     )
-    active, totals, passes = list(range(images)), [0] * images, 0
-
-    while active:
-        length = run.prepare(passes)
-        report = run_pass(run, length) if passes else prefill_pass(run)
-        passes += 1
-        before, state.counts = state.counts, _read_counts(report)
-        for image, old, new in zip(active, before, state.counts, strict=True):
-            recorder.advance(image, old, new)
-            totals[image] = new
-        rows = [row for row, count in enumerate(state.counts) if count < grid.tokens]
-        if on_pass is not None or len(rows) < len(active):
-            finished[run.images] = state.tokens[:, :-1]
-        progress = Progress(passes, list(totals), finished, recorder.maps["drift"][:, :-1])
-        if on_pass is not None and on_pass(progress) is False:
-            return DecodingResult(finished, recorder.finish(grid), complete=not rows)
-        if len(rows) < len(active):
-            active = [active[row] for row in rows]
-            _keep(rows, run)
-    return DecodingResult(finished, recorder.finish(grid))
 
 
-def _read_counts(report: Tensor) -> list[int]:
-    """The one host read of a pass: committed tokens per image, and whether the laws were numbers."""
-    *counts, sound = report.tolist()
-    if not math.isfinite(sound):
-        raise NonFiniteLogits(
-            "the target's logits are not finite: half precision may have overflowed (load the target with "
-            "dtype=torch.bfloat16 or torch.float32), or guidance_scale or temperature is extreme"
-        )
-    return [int(count) for count in counts]
+class _Loop:
+    """One call of :func:`decode`: which image is in which slot, and what the host knows of them."""
 
+    def __init__(self, adapter, seeds, warp, parts, maps, device, run_pass: RunPass):
+        self.adapter, self.seeds, self.warp, self.parts, self.maps = adapter, seeds, warp, parts, maps
+        self.run_pass, self.total = run_pass, adapter.grid.tokens
+        self.words = seed_words(seeds, device)
+        self.device = self.words.device
+        self.recorder = TraceRecorder(seeds, self.total, self.device, maps)
+        self.counts, self.begun, self.passes = [0] * len(seeds), 0, 0
+        self.run: DecodingPass | None = None
+        self.slots: list[int | None] = []  # the image in every slot; None: a finished one stays there
+        self.reports: deque[LateRead] = deque()
 
-def _keep(rows: list[int], run: DecodingPass) -> None:
-    """Finished images leave the batch: session, state and drafter keep only ``rows``."""
-    kept = torch.tensor(rows, dtype=torch.int64, device=run.images.device)
-    if rows:
-        run.session.keep(kept)
-        run.state.keep(kept, [run.state.counts[row] for row in rows])
-        run.draft_run.keep(kept)
-    run.images = run.images[kept]
+    @property
+    def unfinished(self) -> bool:
+        return any(count < self.total for count in self.counts)
+
+    def begin(self, session: TargetSession) -> None:
+        """Run the first prompts."""
+        run = self._open(session)
+        room = self.run_pass.room_for(run)
+        if room is not None:
+            session.run_prompt_only()
+        self.slots = list(range(self.begun))
+        self._prefill(run, self.slots)
+        if room is None:
+            self.run = run
+            self.run_pass.settle(run)
+        else:
+            room.admit(self.slots, run)
+            self.run = room
+
+    def launch(self) -> None:
+        """One pass over all slots."""
+        self.run.state.counts = [self.total if image is None else self.counts[image] for image in self.slots]
+        length = self.run.prepare(self.run_pass, len(self.reports))
+        self.reports.append(LateRead(self.run_pass(self.run, length), self.slots))
+
+    def read(self) -> None:
+        """The one host read of a pass: committed tokens per image, and whether the laws were numbers."""
+        counts, sound = self.reports.popleft().wait()
+        if not math.isfinite(sound):
+            raise NonFiniteLogits(
+                "the target's logits are not finite: half precision may have overflowed (load the target with "
+                "dtype=torch.bfloat16 or torch.float32), or guidance_scale or temperature is extreme"
+            )
+        self.passes += 1
+        for image, count in counts.items():
+            if self.counts[image] < self.total:
+                self.recorder.advance(image, self.counts[image], count)
+            else:
+                self.recorder.traces[image].wasted_nfe += 1
+            self.counts[image] = count
+        self.collect(only_finished=True)
+
+    def forget_unread(self) -> None:
+        """Passes that ran on finished images before the host knew were for nothing."""
+        for report in self.reports:
+            for image in report.images:
+                if image is not None and self.counts[image] == self.total:
+                    self.recorder.traces[image].wasted_nfe += 1
+
+    def collect(self, only_finished: bool = False) -> None:
+        """Copy what the slots hold to the recorder."""
+        for slot, image in enumerate(self.slots):
+            if image is not None and (self.counts[image] == self.total or not only_finished):
+                self.recorder.collect(image, slot, self.run.state)
+
+    def progress(self) -> Progress:
+        return Progress(self.passes, list(self.counts), self.collect, self.recorder)
+
+    def replace_finished(self, waiting: Callable[[int, int], TargetSession] | None) -> None:
+        """Finished images make room for others, or leave."""
+        free = [slot for slot, image in enumerate(self.slots) if image is not None and self.counts[image] == self.total]
+        count = min(len(free), len(self.seeds) - self.begun)
+        if not free:
+            return
+        if waiting is not None and count:
+            first, taken, free = self.begun, free[:count], free[count:]
+            session = waiting(first, count)
+            session.run_prompt_only()
+            run, images = self._open(session), list(range(first, first + count))
+            self._prefill(run, images)
+            self.run.admit(taken, run)
+            for slot, image in zip(taken, images, strict=True):
+                self.slots[slot] = image
+        if not self.run_pass.shrinks:
+            for slot in free:
+                self.slots[slot] = None
+        elif free and len(free) < len(self.slots):
+            rows = sorted(set(range(len(self.slots))) - set(free))
+            self.run.keep(rows)
+            self.slots = [self.slots[slot] for slot in rows]
+
+    def _open(self, session: TargetSession) -> DecodingPass:
+        words = self.words[self.begun : self.begun + session.images].clone()
+        self.begun += session.images
+        state = DecodingState.start(self.adapter.grid, self.adapter.vocabulary, words, self.maps)
+        drafter, relaxation, alignment_filter = self.parts
+        return DecodingPass(session, state, drafter, drafter.begin(state), self.warp, relaxation, alignment_filter)
+
+    def _prefill(self, run: DecodingPass, images: list[int]) -> None:
+        self.reports.append(LateRead(run.prefill(), images))
+        run.state.counts = [1] * len(images)
 
 
 __all__ = ["DecodingResult", "NonFiniteLogits", "Progress", "Verification", "decode"]

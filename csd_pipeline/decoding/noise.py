@@ -1,31 +1,28 @@
-"""Counter-based noise: (image seed, absolute position, purpose, draw) -> the same uniforms everywhere.
+"""Counter-based noise: (image seed, absolute position, purpose, draw) -> the same numbers everywhere.
 
-Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) in integer tensor ops. A value
-depends on nothing but its index, so it is the same on every device, batch size, window and order of evaluation. That
-is what makes image ``i`` of a batch equal its single run, and the Gumbel-coupled exact mode equal plain decoding.
+A value depends on nothing but its index, so it is the same on every device, batch size, window and order of
+evaluation. That is what makes image ``i`` of a batch equal its single run, and the Gumbel-coupled exact mode equal
+plain decoding. The numbers are those of :mod:`Philox <csd_pipeline.decoding.philox>`.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import cache
 
 import torch
 from torch import Tensor
 
 from csd_pipeline.names import SEEDS
 
-from .indexing import take
+from .indexing import count_up, take
+from .philox import MASK, philox4x32, philox_constants
 
-_MASK = 0xFFFFFFFF
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_WEYL = (0x9E3779B9, 0xBB67AE85)
-_ROUNDS = 10
 # Noise made ahead and kept is the same numbers for fewer operations; what it may take, in floats of a whole batch:
 _SMALL_TABLE = 2**23  # 32 MiB: always worth it
 _LARGE_TABLE = 2**27  # 512 MiB: only for requests of several positions, which come back to each of them (Gumbel noise)
 _CHUNK = 2**20  # floats of a table made at once; bounds the memory its making takes
 _PASSES_AHEAD = 16
+_NOT_MADE = -1  # no block of passes
 
 
 class Purpose(IntEnum):
@@ -38,45 +35,12 @@ class Purpose(IntEnum):
     ENTRY = 4  # a draft entering the window
 
 
-def philox4x32(
-    counter: tuple[Tensor, Tensor, Tensor, Tensor],
-    key: tuple[Tensor, Tensor],
-    constants: tuple[Tensor, Tensor] | None = None,
-) -> tuple[Tensor, ...]:
-    """Four 32-bit words per counter; all arguments are int64 tensors holding 32-bit words, broadcast together.
-
-    The even and the odd words travel stacked, [2, ...], which halves the number of operations; every round swaps the
-    two rows, instead of moving them back. Products of two 32-bit words wrap in int64, but the low and the high word
-    extracted by masking are still right.
-    """
-    c0, c1, c2, c3 = torch.broadcast_tensors(*counter)
-    even, odd, keys = torch.stack([c0, c2]), torch.stack([c1, c3]), torch.stack(torch.broadcast_tensors(*key))
-    keys = keys.view(2, *(1,) * (c0.dim() - keys.dim() + 1), *keys.shape[1:])
-    constants = _constants(c0.device) if constants is None else constants
-    multipliers, weyl = (words.view(-1, 2, *(1,) * c0.dim()) for words in constants)
-    round_keys = (keys + weyl).bitwise_and_(_MASK)  # [rounds, 2, ...]
-    round_keys[0::2] = round_keys[0::2].flip(1)
-    for number in range(_ROUNDS):
-        product = even * multipliers[number % 2]
-        even = (product >> 32).bitwise_xor_(odd.flip(0)).bitwise_xor_(round_keys[number]).bitwise_and_(_MASK)
-        odd = product.bitwise_and_(_MASK)
-    return even[0], odd[0], even[1], odd[1]
-
-
-@cache
-def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Multipliers [2, 2] (in order, swapped) and key increments [rounds, 2]; copied to a device once, a copy in every
-    pass would make it wait."""
-    increments = [[word * number for word in _WEYL] for number in range(_ROUNDS)]
-    return torch.tensor([_MULTIPLIERS, _MULTIPLIERS[::-1]], device=device), torch.tensor(increments, device=device)
-
-
 def seed_words(seeds: list[int], device: torch.device | str = "cpu") -> Tensor:
     """[B, 2] int64: low and high 32-bit word of each 64-bit seed. Raises ValueError outside 0 .. 2**64 - 1."""
     for seed in seeds:
         if not 0 <= seed < SEEDS:
             raise ValueError(f"seed {seed} is outside 0 .. 2**64 - 1; give a non-negative 64-bit integer")
-    return torch.tensor([[s & _MASK, s >> 32] for s in seeds], dtype=torch.int64, device=device)
+    return torch.tensor([[s & MASK, s >> 32] for s in seeds], dtype=torch.int64, device=device)
 
 
 class IndexedNoise:
@@ -89,11 +53,12 @@ class IndexedNoise:
 
     def __init__(self, seeds: Tensor, positions: int = 0):
         self.seeds, self.positions = seeds, positions
-        self._constants = _constants(seeds.device)
+        self._constants = philox_constants(seeds.device)
         self._gumbel_table: Tensor | None = None  # [B, N, V]
         self._gumbel_ahead = True  # False once a batch was too large: a table made late in its run would not pay
         self._tables: dict[int, Tensor] = {}  # by number of siblings: [B, passes, 4, N, siblings] uniforms
-        self._block, self._prepared = 0, False  # which passes the tables are of, and whether there is a pass
+        self._blocks = [_NOT_MADE] * len(seeds)  # which passes the tables of each image are of
+        self._prepared = False  # whether the numbers of a pass are known
         self._of_pass: dict[int, Tensor] = {}  # of the prepared pass, [B, 4, N, siblings]
         self._last: tuple | None = None
         self._clamped: tuple[Tensor, Tensor] | None = None  # the positions last asked for, and those inside the image
@@ -106,16 +71,26 @@ class IndexedNoise:
             kept._gumbel_table = self._gumbel_table[rows]
         return kept
 
-    def prepare(self, draw: int) -> None:
-        """Called by the host before pass ``draw``: makes uniforms ahead where that pays.
+    def admit(self, slots: list[int], newcomers: IndexedNoise) -> None:
+        """Put the noise of other images in the place of the images ``slots``, without moving any storage."""
+        for row, slot in enumerate(slots):
+            self.seeds[slot].copy_(newcomers.seeds[row])
+            self._blocks[slot] = _NOT_MADE  # the next pass is prepared before it runs
+            if self._gumbel_table is not None:
+                self._fill_gumbel_table(slice(slot, slot + 1))
 
-        Until the next call a tensor [] with that number may be given as ``draw``: a pass need not know it.
+    def prepare(self, draws: list[int]) -> None:
+        """Called by the host before a pass: makes uniforms ahead where that pays.
+
+        Args:
+            draws: number of the pass, of each image. Until the next call a tensor [B] of the same numbers may be given
+                as ``draw``: a pass need not know them.
         """
-        block = draw // _PASSES_AHEAD
-        if self._prepared and block != self._block:
-            for siblings, table in self._tables.items():  # in place: a captured pass reads the same storage
-                table.copy_(self._uniforms_ahead(block, siblings))
-        self._block, self._prepared = block, True
+        blocks = [draw // _PASSES_AHEAD for draw in draws]
+        stale = [row for row, block in enumerate(blocks) if block != self._blocks[row]]
+        self._blocks, self._prepared = blocks, True
+        for siblings, table in self._tables.items():
+            self._refill(table, siblings, stale)
         self._of_pass, self._last, self._clamped = {}, None, None
 
     def uniform(self, position: Tensor, purpose: Purpose, draw: Tensor | int) -> Tensor:
@@ -124,7 +99,7 @@ class IndexedNoise:
         Args:
             position: absolute positions; must not be changed in place (a repeated request is answered from memory).
             purpose: any but GUMBEL.
-            draw: number of the pass: [B] int64, or one for all images, [] int64 or an int.
+            draw: number of the pass: [B] int64, or an int for all images.
         """
         if purpose is Purpose.GUMBEL:
             raise ValueError("Gumbel noise is a vector per position: use gumbel()")
@@ -138,43 +113,59 @@ class IndexedNoise:
         return _unit(self._last[2][int(purpose) - 1])
 
     def sibling_uniform(self, position: Tensor, purpose: Purpose, draw: Tensor | int, siblings: int) -> Tensor:
-        """[B, D, siblings] float32 in [0, 1) for the second and further candidates of the positions [B, D].
-
-        ``draw`` is the number of the pass for all images, [] int64 or an int.
-        """
+        """[B, D, siblings] float32 in [0, 1) for the second and further candidates of the positions [B, D]."""
         rows = self._uniforms_of_pass(draw, siblings)
         if rows is not None:
             return rows[:, int(purpose) - 1].gather(1, self._inside(position)[..., None].expand(-1, -1, siblings))
         lanes = torch.arange(1, siblings + 1, device=position.device)
-        return _unit(self._words(position[..., None], _as_tensor(draw, position.device), lanes)[int(purpose) - 1])
+        draws = _as_tensor(draw, position.device).view(-1, 1, 1)
+        return _unit(self._words(position[..., None], draws, lanes)[int(purpose) - 1])
 
     def _uniforms_of_pass(self, draw: Tensor | int, siblings: int = 0) -> Tensor | None:
         """[B, 4, N, siblings] uniforms of one pass from a table; None where there is none."""
         if isinstance(draw, int):
-            self.prepare(draw)
+            self.prepare([draw] * len(self.seeds))
         floats = 4 * _PASSES_AHEAD * self.positions * len(self.seeds) * max(siblings, 1)
-        if not self._prepared or not 0 < floats <= _SMALL_TABLE or (isinstance(draw, Tensor) and draw.dim() > 0):
+        if not self._prepared or not 0 < floats <= _SMALL_TABLE:
             return None
         if siblings not in self._tables:
-            self._tables[siblings] = self._uniforms_ahead(self._block, siblings)
+            shape = (len(self.seeds), _PASSES_AHEAD, 4, self.positions, max(siblings, 1))
+            self._tables[siblings] = torch.empty(shape, device=self.seeds.device)
+            self._refill(self._tables[siblings], siblings, range(len(self.seeds)))
+        table = self._tables[siblings]
         if isinstance(draw, int):
-            return self._tables[siblings][:, draw % _PASSES_AHEAD]
+            return table[:, draw % _PASSES_AHEAD]
         if siblings not in self._of_pass:
-            number = (draw % _PASSES_AHEAD).view(1)
-            self._of_pass[siblings] = self._tables[siblings].index_select(1, number)[:, 0]
+            number = draw % _PASSES_AHEAD
+            if len(table) > 1:
+                number = number + _PASSES_AHEAD * count_up(len(table), number.device)
+            self._of_pass[siblings] = table.flatten(0, 1).index_select(0, number)
         return self._of_pass[siblings]
 
-    def _words(self, position: Tensor, draw: Tensor, lane: Tensor | None = None) -> tuple[Tensor, ...]:
-        """One block of four words per (position, draw, lane): one word for each purpose; lane 0 if none is given."""
-        counter = (position, draw, torch.ones_like(draw), torch.zeros_like(draw) if lane is None else lane)
-        return philox4x32(counter, self._key(position.dim()), self._constants)
+    def _refill(self, table: Tensor, siblings: int, rows: list[int] | range) -> None:
+        """Write the uniforms of the images ``rows`` for their blocks; in place: a captured pass reads this storage."""
+        blocks = {self._blocks[row] for row in rows}
+        if len(rows) == len(table) and len(blocks) == 1:
+            table.copy_(self._uniforms_ahead(slice(None), blocks.pop(), siblings))
+            return
+        for row in rows:  # slices, since indices would have to be copied to the device
+            one = slice(row, row + 1)
+            table[one].copy_(self._uniforms_ahead(one, self._blocks[row], siblings))
 
-    def _uniforms_ahead(self, block: int, siblings: int) -> Tensor:
-        device = self.seeds.device
-        position = torch.arange(self.positions, device=device).view(1, 1, -1, 1).expand(len(self.seeds), -1, -1, -1)
+    def _uniforms_ahead(self, images: slice, block: int, siblings: int) -> Tensor:
+        seeds = self.seeds[images]
+        device = seeds.device
+        position = torch.arange(self.positions, device=device).view(1, 1, -1, 1).expand(len(seeds), -1, -1, -1)
         draws = block * _PASSES_AHEAD + torch.arange(_PASSES_AHEAD, device=device).view(1, -1, 1, 1)
         lanes = torch.arange(1, siblings + 1, device=device) if siblings else torch.zeros_like(draws)
-        return _unit(torch.stack(self._words(position, draws, lanes), dim=2))
+        return _unit(torch.stack(self._words(position, draws, lanes, seeds), dim=2))
+
+    def _words(
+        self, position: Tensor, draw: Tensor, lane: Tensor | None = None, seeds: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """One block of four words per (position, draw, lane): one word for each purpose; lane 0 if none is given."""
+        counter = (position, draw, torch.ones_like(draw), torch.zeros_like(draw) if lane is None else lane)
+        return philox4x32(counter, _key(self.seeds if seeds is None else seeds, position.dim()), self._constants)
 
     def gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
         """[B, L, V] standard Gumbel noise of the absolute positions [B, L]; independent of pass and window."""
@@ -182,8 +173,9 @@ class IndexedNoise:
             floats, several = self.positions * len(self.seeds) * vocabulary, position.shape[1] > 1
             self._gumbel_ahead &= not several or floats <= _LARGE_TABLE
             if not self._gumbel_ahead or not 0 < floats <= (_LARGE_TABLE if several else _SMALL_TABLE):
-                return self._gumbel(position, vocabulary)
-            self._gumbel_table = self._whole_gumbel_table(vocabulary)
+                return self._gumbel(position, vocabulary, self.seeds)
+            self._gumbel_table = torch.empty(len(self.seeds), self.positions, vocabulary, device=self.seeds.device)
+            self._fill_gumbel_table(slice(None))
         return take(self._gumbel_table, self._inside(position))
 
     def _inside(self, position: Tensor) -> Tensor:
@@ -192,32 +184,31 @@ class IndexedNoise:
             self._clamped = (position, position.clamp(max=self.positions - 1))
         return self._clamped[1]
 
-    def _whole_gumbel_table(self, vocabulary: int) -> Tensor:
-        images, device = len(self.seeds), self.seeds.device
-        table = torch.empty(images, self.positions, vocabulary, device=device)
-        everywhere = torch.arange(self.positions, device=device).expand(images, -1)
-        step = max(1, _CHUNK // (images * vocabulary))
+    def _fill_gumbel_table(self, images: slice) -> None:
+        table, seeds = self._gumbel_table[images], self.seeds[images]
+        everywhere = torch.arange(self.positions, device=seeds.device).expand(len(seeds), -1)
+        step = max(1, _CHUNK // (len(seeds) * table.shape[-1]))
         for part, noise in zip(everywhere.split(step, 1), table.split(step, 1), strict=True):
-            noise.copy_(self._gumbel(part, vocabulary))
-        return table
+            noise.copy_(self._gumbel(part, table.shape[-1], seeds))
 
-    def _gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
+    def _gumbel(self, position: Tensor, vocabulary: int, seeds: Tensor) -> Tensor:
         """The uniform keeps its resolution near zero (2**-32), so improbable tokens win as often as they should."""
         lanes = torch.arange((vocabulary + 3) // 4, device=position.device)
         zero = torch.zeros((), dtype=torch.int64, device=position.device)
         counter = (position[..., None], zero, zero, lanes)
-        words = philox4x32(counter, self._key(position.dim() + 1), self._constants)
+        words = philox4x32(counter, _key(seeds, position.dim() + 1), self._constants)
         words = torch.stack(words, dim=-1).flatten(-2)[..., :vocabulary]
         uniform = (words.to(torch.float32) + 0.5).mul_(2.0**-32).clamp_(max=1 - 2.0**-24)
         return -torch.log(-torch.log1p(-uniform))
 
-    def _key(self, dims: int) -> tuple[Tensor, Tensor]:
-        shape = (-1,) + (1,) * (dims - 1)
-        return self.seeds[:, 0].view(shape), self.seeds[:, 1].view(shape)
+
+def _key(seeds: Tensor, dims: int) -> tuple[Tensor, Tensor]:
+    shape = (-1,) + (1,) * (dims - 1)
+    return seeds[:, 0].view(shape), seeds[:, 1].view(shape)
 
 
 def _as_tensor(draw: Tensor | int, device: torch.device) -> Tensor:
-    return draw if isinstance(draw, Tensor) else torch.full((), draw, device=device)
+    return draw if isinstance(draw, Tensor) else torch.full((1,), draw, device=device)
 
 
 def _unit(word: Tensor) -> Tensor:

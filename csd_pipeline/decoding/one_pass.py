@@ -1,14 +1,13 @@
 """One pass over the window of every image, the prefill apart: propose, forward, warp, verify, observe, commit.
 
 :func:`window_pass` holds no Python that depends on what was drawn: shapes follow from the number of drafts and from
-what the host prepared (noise, reach of attention), everything else stays on the device. So it can be traced whole by
-torch.compile; run eagerly it is the specification.
+what the host prepared (noise, reach of attention), everything else stays on the device and is changed in place. So it
+can be traced whole by torch.compile and captured in a CUDA graph; run eagerly it is the specification.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +15,6 @@ from torch import Tensor
 
 from .sampling import Warp, force_tokens
 from .state import DecodingState
-from .trace import TraceRecorder
 from .tree import DraftTree
 from .tree_verification import verify_tree
 from .verification import relaxes, verify, verify_shared_noise
@@ -25,16 +23,14 @@ from .window import Window
 if TYPE_CHECKING:
     from csd_pipeline.targets.base import TargetSession
 
-RunPass = Callable[["DecodingPass", int], Tensor]
-
 
 @dataclass
 class DecodingPass:
     """What a pass works on: the target's session, the state of the images, and the method.
 
     Args:
-        images: [B] int64, rows of the active images in the recorder's maps.
-        shape_is_fixed: always draft a whole window, also where the image ends earlier; then every pass has one shape.
+        draws: number of the next pass, of each image.
+        limit: what the shape of the forward depends on besides the window, from the session.
         traced_as: what a compiled pass knows this one by.
     """
 
@@ -45,9 +41,8 @@ class DecodingPass:
     warp: Warp
     relaxation: object
     alignment_filter: object
-    recorder: TraceRecorder
-    images: Tensor
-    shape_is_fixed: bool = False
+    draws: list[int] = field(default_factory=list)
+    limit: int = 0
     traced_as: tuple | None = None
 
     def __post_init__(self):
@@ -55,25 +50,80 @@ class DecodingPass:
         self.share_noise = self.drafter.shares_noise and not self.relaxed
         self.window = min(self.drafter.window, self.state.grid.tokens)
         self.ledger = self.relaxed and self.alignment_filter is not None and self.alignment_filter.uses_ledger
+        self.draws = [0] * len(self.state.counts)
 
-    def prepare(self, number: int) -> int:
-        """The host's part before pass ``number``; returns how many drafts it verifies."""
-        self.state.noise.prepare(number)
+    @property
+    def images(self) -> int:
+        return len(self.state.counts)
+
+    def prepare(self, run_pass: RunPass, unread: int = 0) -> int:
+        """The host's part before a pass after the prefill; returns how many drafts it verifies.
+
+        Args:
+            run_pass: what will run it.
+            unread: passes whose outcome the host has not read; they may have committed a whole window each.
+        """
+        total = self.state.grid.tokens
         length = self.window - 1
-        if not self.shape_is_fixed:
-            length = min(length, self.state.grid.tokens - min(self.state.counts) - 1)
-        self.session.reach(max(self.state.counts), 1 + length + self.drafter.extra_tokens)
+        if not run_pass.one_shape:
+            length = min(length, total - min(self.state.counts) - 1)
+        longest = min(max(self.state.counts) + unread * self.window, total)
+        self.limit = self.session.reach(longest, 1 + length + self.drafter.extra_tokens, run_pass.bucket)
+        self._number()
         return length
 
+    def _number(self) -> None:
+        self.state.noise.prepare(self.draws)
+        self.draws = [draw + 1 for draw in self.draws]
 
-def prefill_pass(run: DecodingPass) -> Tensor:
-    """Run the prompt and draw the first token of every image; returns what :func:`window_pass` does."""
-    state = run.state
-    none = torch.zeros(len(state.counts), 0, device=state.tokens.device)
-    empty = none.new_zeros(len(state.counts), 0, state.vocabulary)
-    zeros = torch.zeros_like(state.committed)
-    window = Window(empty, empty, none.long(), none.bool(), zeros, state.committed)
-    return _finish(run, run.session.prefill(), window, None)
+    def prefill(self) -> Tensor:
+        """Run the prompt and draw the first token of every image; returns what :func:`window_pass` does."""
+        self._number()
+        state = self.state
+        none = torch.zeros(self.images, 0, device=state.tokens.device)
+        empty = none.new_zeros(self.images, 0, state.vocabulary)
+        zeros = torch.zeros_like(state.committed)
+        window = Window(empty, empty, none.long(), none.bool(), zeros, zeros)
+        return _finish(self, self.session.prefill(), window, None)
+
+    def keep(self, rows: list[int]) -> None:
+        """Drop every image but ``rows``."""
+        kept = torch.tensor(rows, dtype=torch.int64, device=self.state.tokens.device)
+        self.session.keep(kept)
+        self.state.keep(kept, [self.state.counts[row] for row in rows])
+        self.draft_run.keep(kept)
+        self.draws = [self.draws[row] for row in rows]
+
+    def admit(self, slots: list[int], newcomers: DecodingPass) -> None:
+        """Put images whose prefill was run elsewhere in the place of those in ``slots``; no storage moves."""
+        index = torch.tensor(slots, dtype=torch.int64, device=self.state.tokens.device)
+        self.session.admit(index, newcomers.session)
+        self.state.admit(slots, index, newcomers.state)
+        self.draft_run.admit(index, newcomers.draft_run)
+        for slot, draw in zip(slots, newcomers.draws, strict=True):
+            self.draws[slot] = draw
+
+
+class RunPass:
+    """Runs passes as they are written, one operation after the other.
+
+    Attributes:
+        one_shape: always draft a whole window, also where the image ends earlier.
+        bucket: attention reads the cache up to a multiple of this; larger ones mean fewer shapes.
+        shrinks: finished images leave the batch; otherwise they stay in it, untouched, until all are finished.
+    """
+
+    one_shape, bucket, shrinks = False, 64, True
+
+    def __call__(self, run: DecodingPass, length: int) -> Tensor:
+        return window_pass(run, length)
+
+    def room_for(self, run: DecodingPass) -> DecodingPass | None:
+        """An earlier run whose storage can take the images of this one, before their prefill; None: its own."""
+        return None
+
+    def settle(self, run: DecodingPass) -> None:
+        """Told of a run that keeps its own storage."""
 
 
 def window_pass(run: DecodingPass, length: int) -> Tensor:
@@ -87,7 +137,7 @@ def window_pass(run: DecodingPass, length: int) -> Tensor:
         [B + 1] float32: committed tokens of every image, then a number that is finite if the target's laws are.
     """
     state = run.state
-    lengths = state.room().clamp(max=run.window - 1)
+    lengths = state.room().clamp_(max=run.window - 1)
     drafts, laws, fresh = run.draft_run.propose(state, length)
     tree = run.draft_run.branch(state, drafts, laws)
     if tree is None:
@@ -110,7 +160,7 @@ def _finish(run: DecodingPass, logits: Tensor, window: Window, tree: DraftTree |
         outcome = verify_shared_noise(window, state.noise)
     else:
         outcome = verify(window, run.relaxation, run.alignment_filter, state.noise, state.passes)
-    run.recorder.record(window, outcome, run.images, state.passes, run.relaxed)
+    state.note(window, outcome, run.relaxed)
     run.draft_run.observe(state, window, outcome)
     if run.ledger:
         state.charge(window, outcome)

@@ -1,4 +1,7 @@
-"""The device-side state of one decoding run: what has been committed, and whose row is whose."""
+"""The device-side state of one decoding run: what has been committed, and what is noted about it.
+
+A pass changes it in place, so that a pass that was captured once finds it where it was.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .indexing import count_up
+from .indexing import admit_rows, count_up
 from .noise import IndexedNoise
 from .verification import Verification
-from .window import Window
+from .window import Window, entropy
 
 if TYPE_CHECKING:
     from csd_pipeline.targets.base import Grid
@@ -27,9 +30,10 @@ class DecodingState:
         noise: indexed noise of the active images.
         tokens: [B, N + 1] int64 committed tokens (the last column collects writes that do not count).
         committed: [B] int64, committed tokens per image.
-        passes: [] int64, passes so far; numbers the random draws (all images of a batch start together).
+        passes: [B] int64, passes of each image so far; they number its random draws.
         counts: ``committed`` as last read by the host.
         spent: [B] float32, drift spent so far; kept only for filters that read it.
+        maps: [B, N + 1] float32 by name; ``drift`` at least.
     """
 
     grid: Grid
@@ -40,15 +44,26 @@ class DecodingState:
     passes: Tensor
     counts: list[int]
     spent: Tensor
+    maps: dict[str, Tensor]
     _upcoming: Tensor | None = field(default=None, repr=False)
 
     @classmethod
-    def start(cls, grid: Grid, vocabulary: int, seeds: Tensor) -> DecodingState:
+    def start(cls, grid: Grid, vocabulary: int, seeds: Tensor, maps: bool = False) -> DecodingState:
+        """Before the prompt.
+
+        Args:
+            grid: where the tokens go.
+            vocabulary: V.
+            seeds: [B, 2] int64 from :func:`~csd_pipeline.decoding.noise.seed_words`.
+            maps: also note entropy, acceptance and pass number at every position.
+        """
         images = len(seeds)
         zeros = torch.zeros(images, dtype=torch.int64, device=seeds.device)
         tokens = torch.zeros(images, grid.tokens + 1, dtype=torch.int64, device=seeds.device)
-        noise, passes = IndexedNoise(seeds, grid.tokens), zeros.new_zeros(())
-        return cls(grid, vocabulary, noise, tokens, zeros, passes, [0] * images, zeros.float())
+        names = ("drift", "entropy", "acceptance", "passes") if maps else ("drift",)
+        noted = {name: torch.zeros(tokens.shape, device=seeds.device) for name in names}
+        noise, counts = IndexedNoise(seeds, grid.tokens), [0] * images
+        return cls(grid, vocabulary, noise, tokens, zeros, zeros.clone(), counts, zeros.float(), noted)
 
     @property
     def last_tokens(self) -> Tensor:
@@ -63,7 +78,7 @@ class DecodingState:
 
     def room(self) -> Tensor:
         """[B] drafts that still fit: one token of every pass is the target's own."""
-        return self.grid.tokens - self.committed - 1
+        return (self.grid.tokens - 1 - self.committed).clamp_(min=0)
 
     def forced(self, positions: Tensor) -> Tensor | None:
         """Forced token (or -1) at each absolute position, None when the grid forces nothing."""
@@ -81,18 +96,51 @@ class DecodingState:
         rejected = count_up(run.shape[1], run.device) > outcome.accepted[:, None]
         target = window.positions.masked_fill(rejected, self.grid.tokens)
         self.tokens.scatter_(1, target, run)
-        self.committed = self.committed + outcome.accepted + 1
-        self.passes = self.passes + 1
+        # the host may learn late that an image is finished: a pass more changes nothing
+        self.committed.add_(outcome.accepted).add_(1).clamp_(max=self.grid.tokens)
+        self.passes.add_(1)
         self._upcoming = None
+
+    def note(self, window: Window, outcome: Verification, relaxed: bool) -> None:
+        """Write the maps of the tokens a pass is about to commit.
+
+        An exact run spends no drift, so without further maps there is nothing to write.
+        """
+        if not (relaxed or len(self.maps) > 1):
+            return
+        slot = count_up(window.drafts.shape[1] + 1, self.tokens.device)
+        position = window.positions.masked_fill(slot > outcome.accepted[:, None], self.grid.tokens)
+        self.maps["drift"].scatter_(1, position, _padded(outcome.drift * window.valid, 0.0))
+        if len(self.maps) > 1:
+            acceptance = _padded(outcome.acceptance.masked_fill(~window.valid, torch.nan), torch.nan)
+            self.maps["entropy"].scatter_(1, position, entropy(window.target_laws))
+            self.maps["acceptance"].scatter_(1, position, acceptance)
+            self.maps["passes"].scatter_(1, position, (self.passes[:, None] + 1).float().expand(position.shape))
 
     def charge(self, window: Window, outcome: Verification) -> None:
         """Enter the drift of every draft that was tested into the ledger, the rejected one included."""
         slot = count_up(window.drafts.shape[1], self.spent.device)
         tested = (slot <= outcome.accepted[:, None]) & window.valid
-        self.spent = self.spent + (outcome.drift * tested).sum(-1)
+        self.spent.add_((outcome.drift * tested).sum(-1))
 
     def keep(self, rows: Tensor, counts: list[int]) -> None:
         """Drop every image but ``rows`` (int64 indices); ``counts`` are their committed tokens, known to the host."""
         self.noise = self.noise.keep(rows)
         self.tokens, self.committed, self.spent = self.tokens[rows], self.committed[rows], self.spent[rows]
+        self.passes, self.maps = self.passes[rows], {name: values[rows] for name, values in self.maps.items()}
         self.counts, self._upcoming = counts, None
+
+    def admit(self, slots: list[int], index: Tensor, newcomers: DecodingState) -> None:
+        """Put other images in the place of those in ``slots`` (``index`` [K] int64: the same, on the device)."""
+        self.noise.admit(slots, newcomers.noise)
+        for name in ("tokens", "committed", "passes", "spent"):
+            admit_rows(getattr(self, name), index, getattr(newcomers, name))
+        for name, values in self.maps.items():
+            admit_rows(values, index, newcomers.maps[name])
+        for slot, count in zip(slots, newcomers.counts, strict=True):
+            self.counts[slot] = count
+        self._upcoming = None
+
+
+def _padded(values: Tensor, fill: float) -> Tensor:
+    return torch.nn.functional.pad(values, (0, 1), value=fill)

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .indexing import count_up
-from .verification import Verification
-from .window import Window, entropy
+from .state import DecodingState
 
 if TYPE_CHECKING:
     from csd_pipeline.targets.base import Grid
@@ -26,6 +24,7 @@ class Trace:
         tokens: N, image tokens drawn.
         nfe: target forwards this image took part in.
         prefill_nfe: target forwards spent on the prompt.
+        wasted_nfe: forwards that ran on this image after it was finished, before the host knew (not in ``nfe``).
         accepted: accepted drafts of every pass, in order.
         drift: total variation spent in the whole image, summed over positions; 0 in every run of an exact method.
         seconds: wall-clock time from the start of the batch until this image was finished.
@@ -38,6 +37,7 @@ class Trace:
     tokens: int = 0
     nfe: int = 0
     prefill_nfe: int = 1
+    wasted_nfe: int = 0
     accepted: list[int] = field(default_factory=list)
     drift: float = 0.0
     seconds: float = 0.0
@@ -70,6 +70,7 @@ class Trace:
             "seed": self.seed,
             "nfe": self.nfe,
             "prefill_nfe": self.prefill_nfe,
+            "wasted_nfe": self.wasted_nfe,
             "tokens": self.tokens,
             "tokens_per_step": round(self.tokens_per_step, 4),
             "accepted_per_step": round(self.accepted_per_step, 4),
@@ -81,39 +82,27 @@ class Trace:
 
 
 class TraceRecorder:
-    """Collects the traces of a batch; maps stay on the device until :meth:`finish`.
+    """Collects tokens, maps and traces of all images of a call; tensors stay on the device until :meth:`finish`.
 
     Args:
         seeds: seed of every image.
         tokens: N.
-        device: of the maps.
-        maps: also record entropy, acceptance and pass maps (drift is always recorded).
+        device: of tokens and maps.
+        maps: entropy, acceptance and pass maps are recorded too (drift always is).
     """
 
     def __init__(self, seeds: list[int], tokens: int, device, maps: bool):
         self.traces = [Trace(seed=seed) for seed in seeds]
-        self.count, self.record_maps, self.started = tokens, maps, time.perf_counter()
+        self.record_maps, self.started = maps, time.perf_counter()
+        self.tokens = torch.zeros(len(seeds), tokens, dtype=torch.int64, device=device)
         names = ("drift", "entropy", "acceptance", "passes") if maps else ("drift",)
-        self.maps = {name: torch.zeros(len(seeds), tokens + 1, device=device) for name in names}
+        self.maps = {name: torch.zeros(len(seeds), tokens, device=device) for name in names}
 
-    def record(self, window: Window, outcome: Verification, images: Tensor, passes: Tensor, relaxed: bool) -> None:
-        """Write the maps of the tokens a pass commits; ``images`` [B] are their rows in the maps.
-
-        An exact run spends no drift, so without maps there is nothing to write.
-        """
-        if not (self.record_maps or relaxed):
-            return
-        slot = count_up(window.drafts.shape[1] + 1, images.device)
-        position = window.positions.masked_fill(slot > outcome.accepted[:, None], self.count)
-        index = (images[:, None] * (self.count + 1) + position).flatten()
-        self._write("drift", index, _pad(outcome.drift * window.valid, 0.0))
-        if self.record_maps:
-            self._write("entropy", index, entropy(window.target_laws))
-            self._write("acceptance", index, _pad(outcome.acceptance.masked_fill(~window.valid, torch.nan), torch.nan))
-            self._write("passes", index, (passes + 1).float().expand(position.shape))
-
-    def _write(self, name: str, index: Tensor, values: Tensor) -> None:
-        self.maps[name].view(-1).scatter_(0, index, values.flatten())
+    def collect(self, image: int, slot: int, state: DecodingState) -> None:
+        """Copy tokens and maps of the image that a state holds in ``slot``."""
+        self.tokens[image].copy_(state.tokens[slot, :-1])
+        for name, values in self.maps.items():
+            values[image].copy_(state.maps[name][slot, :-1])
 
     def advance(self, image: int, before: int, after: int) -> None:
         """Host-side counts of one pass of one image."""
@@ -125,14 +114,10 @@ class TraceRecorder:
         trace.seconds = time.perf_counter() - self.started
 
     def finish(self, grid: Grid) -> list[Trace]:
-        maps = {name: values[:, :-1].cpu() for name, values in self.maps.items()}
+        maps = {name: values.cpu() for name, values in self.maps.items()}
         drift = maps["drift"].sum(1, dtype=torch.float64).tolist()
         for i, trace in enumerate(self.traces):
             trace.drift = drift[i]
             if self.record_maps:
                 trace.maps = {name: grid.picture(values[i]) for name, values in maps.items()}
         return self.traces
-
-
-def _pad(values: Tensor, fill: float) -> Tensor:
-    return torch.nn.functional.pad(values, (0, 1), value=fill)

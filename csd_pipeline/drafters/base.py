@@ -14,7 +14,7 @@ from csd_pipeline.decoding.window import Window
 
 
 class DraftRun(ABC):
-    """The memory of a drafter during one decoding run."""
+    """The memory of a drafter during one decoding run; changed in place, as a captured pass finds it where it was."""
 
     @abstractmethod
     def propose(self, state: DecodingState, length: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -35,6 +35,10 @@ class DraftRun(ABC):
     @abstractmethod
     def keep(self, rows: Tensor) -> None:
         """Drop every image but ``rows`` (int64 indices)."""
+
+    @abstractmethod
+    def admit(self, slots: Tensor, newcomers: DraftRun) -> None:
+        """Put the images of another run of the same drafter in the place of those in ``slots`` (int64)."""
 
 
 class Drafter(SchedulerMixin, ConfigMixin):

@@ -36,8 +36,8 @@ class EntryLaws:
         self.tables = self._slot_tables(state.grid.tokens) if window > 1 and init not in _COPIES else []
 
     def _slot_tables(self, tokens: int) -> list[Tensor]:
-        """Slots [(N + 1) W] of the laws that are used in equal shares, by number of seen positions and distance."""
-        seen = count_up(tokens + 1, self.uniform.device)[:, None]
+        """Slots [(N + 2) W] of the laws that are used in equal shares, by number of seen positions and distance."""
+        seen = count_up(tokens + 2, self.uniform.device)[:, None]  # a finished image has seen one more than all
         sources = self._sources(seen + count_up(self.window, seen.device), seen)
         return [self.ring.slots(source).flatten() for source in sources]
 
@@ -122,6 +122,10 @@ class EntryLaws:
 
     def keep(self, rows: Tensor) -> None:
         self.ring.keep(rows)
+
+    def admit(self, slots: Tensor, newcomers: EntryLaws) -> None:
+        """Put other images in the place of those in ``slots`` (int64)."""
+        self.ring.admit(slots, newcomers.ring)
 
 
 def _free_positions(state: DecodingState) -> Tensor | None:

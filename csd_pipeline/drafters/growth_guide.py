@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from csd_pipeline.decoding.indexing import count_up, take
+from csd_pipeline.decoding.indexing import admit_rows, count_up, take
 from csd_pipeline.decoding.window import Window
 
 
@@ -20,13 +20,14 @@ class GrowthGuide:
         weight: of the scores.
         decay: of a score per pass.
         share: of the tokens of positive probability, the most probable ones, whose scores count.
+        laws: [B, T, V], of the shape of the laws of a pass.
     """
 
-    def __init__(self, weight: float, decay: float, share: float):
+    def __init__(self, weight: float, decay: float, share: float, laws: Tensor):
         self.weight, self.decay, self.share = weight, decay, share
-        self.before: Tensor | None = None  # [B, T, V] laws of the pass before, slot 0 the next position to decide
-        self.scores: Tensor | None = None  # [B, T, V]
-        self.known: Tensor | None = None  # [B] how many leading slots have them
+        self.before = torch.zeros_like(laws)  # laws of the pass before, slot 0 the next position to decide
+        self.scores = torch.zeros_like(laws)
+        self.known = laws.new_zeros(len(laws), dtype=torch.int64)  # how many leading slots have them
 
     def laws(self, window: Window, accepted: Tensor) -> Tensor:
         """[B, L+1, V] guided laws ``g`` of a verified window, which then slides by ``accepted + 1`` positions."""
@@ -37,8 +38,6 @@ class GrowthGuide:
         return (laws + bonus) / (1 + bonus.sum(-1, keepdim=True))
 
     def _grown(self, laws: Tensor) -> Tensor:
-        if self.known is None:
-            return torch.zeros_like(laws)
         slot = torch.arange(laws.shape[1], device=laws.device)
         growth = laws - fit(self.before, laws.shape[1])
         growing = (growth > 0) & (slot < self.known[:, None])[..., None]
@@ -54,12 +53,18 @@ class GrowthGuide:
         return torch.zeros_like(scores).scatter_(-1, top, torch.where(rank < count, scores.gather(-1, top), 0.0))
 
     def _slide(self, laws: Tensor, scores: Tensor, accepted: Tensor, lengths: Tensor) -> None:
-        self.before, self.scores = slide(laws, accepted), slide(scores, accepted)
-        self.known = lengths - accepted
+        self.before.copy_(fit(slide(laws, accepted), self.before.shape[1]))
+        self.scores.copy_(fit(slide(scores, accepted), self.scores.shape[1]))
+        self.known.copy_(lengths - accepted)
 
     def keep(self, rows: Tensor) -> None:
         """Drop every image but ``rows`` (int64 indices)."""
         self.before, self.scores, self.known = self.before[rows], self.scores[rows], self.known[rows]
+
+    def admit(self, slots: Tensor, newcomers: GrowthGuide) -> None:
+        """Put other images in the place of those in ``slots`` (int64)."""
+        for name in ("before", "scores", "known"):
+            admit_rows(getattr(self, name), slots, getattr(newcomers, name))
 
 
 def slide(values: Tensor, accepted: Tensor) -> Tensor:

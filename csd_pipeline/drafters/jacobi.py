@@ -7,7 +7,7 @@ from diffusers.configuration_utils import register_to_config
 from torch import Tensor
 
 from csd_pipeline.checks import require_at_least, require_between, require_choice, require_integer, require_positive
-from csd_pipeline.decoding.indexing import at_drafts, count_up
+from csd_pipeline.decoding.indexing import admit_rows, at_drafts, count_up
 from csd_pipeline.decoding.noise import Purpose
 from csd_pipeline.decoding.sampling import draw_by_inverse_cdf, draw_by_race, force_tokens, residual
 from csd_pipeline.decoding.state import DecodingState
@@ -123,8 +123,11 @@ class JacobiDrafter(Drafter):
 
     def begin(self, state: DecodingState) -> JacobiRun:
         config = self.config
-        guide = GrowthGuide(config.growth_weight, config.growth_decay, config.growth_share) if self.guided else None
-        entry = EntryLaws(config.init, state, min(self.window, state.grid.tokens))
+        images, window = len(state.counts), min(self.window, state.grid.tokens)
+        entry, guide = EntryLaws(config.init, state, window), None
+        if self.guided:
+            laws = entry.uniform.new_zeros(images, window, state.vocabulary)
+            guide = GrowthGuide(config.growth_weight, config.growth_decay, config.growth_share, laws)
         siblings = None
         if self.extra_tokens:
             siblings = Siblings(config.tree_width, config.tree_depth, by_race=self.shares_noise)
@@ -146,8 +149,9 @@ class JacobiRun(DraftRun):
         self.window, self.redraw, self.entry, self.guide, self.siblings = window, redraw, entry, guide, siblings
         guided_laws = guide is not None and record == "exact"
         self.recorded = LawRing(len(entry.ring.rows), window, entry.uniform) if guided_laws else entry.ring
-        self.drafts: Tensor | None = None  # [B, T] int64
-        self.surviving: Tensor | None = None  # [B] int64
+        seen = entry.ring.seen
+        self.drafts = seen.new_zeros(len(seen), window)  # [B, W] int64
+        self.surviving = torch.zeros_like(seen)  # [B] int64
 
     def propose(self, state: DecodingState, length: int) -> tuple[Tensor, Tensor, Tensor]:
         if length == 0:
@@ -181,8 +185,8 @@ class JacobiRun(DraftRun):
         if self.recorded is not self.entry.ring:
             self.recorded.record(window, laws)
         # of one size in every pass, so that a traced pass can be used again
-        self.drafts = fit(slide(self._redraw(state, window, outcome, laws), outcome.accepted), self.window)
-        self.surviving = window.lengths - outcome.accepted
+        self.drafts.copy_(fit(slide(self._redraw(state, window, outcome, laws), outcome.accepted), self.window))
+        self.surviving.copy_(window.lengths - outcome.accepted)
 
     def _redraw(self, state: DecodingState, window: Window, outcome: Verification, laws: Tensor) -> Tensor:
         """[B, L+1] new drafts from the laws [B, L+1, V]; only those behind the first rejection are used."""
@@ -211,11 +215,18 @@ class JacobiRun(DraftRun):
         return uniform * window.q_draft < at_drafts(laws[:, :-1], window.drafts)
 
     def keep(self, rows: Tensor) -> None:
-        if self.drafts is None:
-            return
         self.drafts, self.surviving = self.drafts[rows], self.surviving[rows]
         self.entry.keep(rows)
         if self.recorded is not self.entry.ring:
             self.recorded.keep(rows)
         if self.guide is not None:
             self.guide.keep(rows)
+
+    def admit(self, slots: Tensor, newcomers: JacobiRun) -> None:
+        admit_rows(self.drafts, slots, newcomers.drafts)
+        admit_rows(self.surviving, slots, newcomers.surviving)
+        self.entry.admit(slots, newcomers.entry)
+        if self.recorded is not self.entry.ring:
+            self.recorded.admit(slots, newcomers.recorded)
+        if self.guide is not None:
+            self.guide.admit(slots, newcomers.guide)

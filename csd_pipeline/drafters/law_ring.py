@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from csd_pipeline.decoding.indexing import put, take
+from csd_pipeline.decoding.indexing import admit_rows, put, take
 from csd_pipeline.decoding.window import Window
 
 
@@ -26,7 +26,7 @@ class LawRing:
 
     def record(self, window: Window, laws: Tensor) -> None:
         """Store the laws [B, L+1, V] of a verified window."""
-        self.seen = window.start + window.lengths + 1
+        self.seen.copy_(window.start + window.lengths).add_(1)
         padding = window.positions >= self.seen[:, None]
         put(self.rows, (window.positions % self.size).masked_fill_(padding, self.spare), laws)
 
@@ -49,3 +49,8 @@ class LawRing:
     def keep(self, rows: Tensor) -> None:
         """Drop every image but ``rows`` (int64 indices)."""
         self.rows, self.seen = self.rows[rows], self.seen[rows]
+
+    def admit(self, slots: Tensor, newcomers: LawRing) -> None:
+        """Put other images in the place of those in ``slots`` (int64)."""
+        admit_rows(self.rows, slots, newcomers.rows)
+        admit_rows(self.seen, slots, newcomers.seen)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from csd_pipeline.decoding.cache import RowCache
-from csd_pipeline.decoding.indexing import count_up
+from csd_pipeline.decoding.indexing import admit_rows, count_up
 from csd_pipeline.decoding.tree import TreeShape
 
-_LENGTH_BUCKET = 64  # attention reads the cache up to a multiple of this
+LENGTH_BUCKET = 64  # attention reads the cache up to a multiple of this
 
 
 @dataclass(frozen=True)
@@ -76,22 +76,26 @@ class PromptBatch:
 
 
 class TargetSession(ABC):
-    """A target with its cache, decoding one batch."""
+    """A target ``model`` with its cache, decoding one batch."""
 
-    def __init__(self, images: int, rows: int):
-        self.images, self.rows = images, rows
+    def __init__(self, model, images: int, rows: int):
+        self.model, self.images, self.rows = model, images, rows
 
     def prefill(self) -> Tensor:
         """Run the prompt; [R, 1, V] logits of the first image token."""
         return self._prefill()
 
     @abstractmethod
-    def reach(self, longest: int, count: int) -> None:
+    def reach(self, longest: int, count: int, bucket: int = LENGTH_BUCKET) -> int:
         """Called by the host before :meth:`step`: how far attention has to read.
 
         Args:
-            longest: largest number of committed tokens of an image.
+            longest: largest number of committed tokens of an image, at most.
             count: T, tokens of the forward, at most.
+            bucket: the forward has one shape as long as attention reads no more than a multiple of this.
+
+        Returns:
+            what the shape of the forward depends on besides T.
         """
 
     def step(
@@ -122,10 +126,31 @@ class TargetSession(ABC):
 
     def keep(self, images: Tensor) -> None:
         """Drop all images but ``images`` (int64 indices)."""
-        guided = self.rows > self.images
-        rows = torch.cat([images, images + self.images]) if guided else images
+        rows = torch.cat([images, images + self.images]) if self.guided else images
         self.images, self.rows = len(images), len(rows)
         self._keep(rows)
+
+    def run_prompt_only(self) -> None:
+        """Called before :meth:`prefill` of images that another session will :meth:`admit`: needs no room for codes."""
+        return
+
+    def has_room_for(self, newcomers: TargetSession) -> bool:
+        """Whether images of that session, whose prompts may be longer, can be decoded in this one."""
+        return newcomers.guided == self.guided
+
+    def admit(self, slots: Tensor, newcomers: TargetSession) -> None:
+        """Put the images of another session, of which only the prompt was run, in the place of those in ``slots``.
+
+        Args:
+            slots: [K] int64 images of this session; nothing moves in storage.
+            newcomers: K images, for which there is room.
+        """
+        self._admit(torch.cat([slots, slots + self.images]) if self.guided else slots, newcomers)
+
+    @property
+    def guided(self) -> bool:
+        """Whether there are unconditional rows."""
+        return self.rows > self.images
 
     @abstractmethod
     def _prefill(self) -> Tensor: ...
@@ -138,6 +163,9 @@ class TargetSession(ABC):
 
     @abstractmethod
     def _keep(self, rows: Tensor) -> None: ...
+
+    @abstractmethod
+    def _admit(self, rows: Tensor, newcomers: TargetSession) -> None: ...
 
 
 class TargetAdapter(ABC):
@@ -251,8 +279,8 @@ def attention_mask(config, visible: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, torch.finfo(dtype).min)
 
 
-def _round_up(length: int) -> int:
-    return -(-length // _LENGTH_BUCKET) * _LENGTH_BUCKET
+def _round_up(length: int, bucket: int = LENGTH_BUCKET) -> int:
+    return -(-length // bucket) * bucket
 
 
 class CachedSession(TargetSession):
@@ -263,27 +291,30 @@ class CachedSession(TargetSession):
 
     def __init__(self, adapter, prompt: PromptBatch, layers: int, window: int):
         self.ids, mask = prompt.rows()
-        super().__init__(prompt.images, len(self.ids))
+        super().__init__(adapter.model, prompt.images, len(self.ids))
         self.adapter, self.prompt_length, self.device = adapter, self.ids.shape[1], self.ids.device
-        # a tensor, since a traced pass would take the number for a constant
-        self.last_of_prompt = torch.full((), self.prompt_length - 1, device=self.device)
+        # [R]: a session may hold images with prompts of several lengths, and a traced pass takes numbers for constants
+        self.last_of_prompt = torch.full((self.rows,), self.prompt_length - 1, device=self.device)
         self.limit = _round_up(self.prompt_length)  # cache slots that attention reads
         self.padding = self.prompt_length - mask.sum(-1)
         # attention never reads the very last slot: "all of it" would be a case of its own for a traced pass
-        self.cache = RowCache(layers, _round_up(self.prompt_length + adapter.grid.tokens + window) + 1)
+        self.tokens = adapter.grid.tokens + window
+        self.cache = RowCache(layers, _round_up(self.prompt_length + self.tokens) + 1)
 
     def _prefill(self) -> Tensor:
         start = torch.zeros_like(self.padding)
         hidden = self._forward(self.adapter.embed_prompt(self.ids), start)
         return self._logits(hidden[:, -1:])
 
-    def reach(self, longest: int, count: int) -> None:
-        self.limit = _round_up(self.prompt_length + longest - 1 + count)
+    def reach(self, longest: int, count: int, bucket: int = LENGTH_BUCKET) -> int:
+        limit = _round_up(self.prompt_length + longest - 1 + count, bucket)
+        self.limit = min(limit, self.cache.capacity - 1)
+        return self.limit
 
     def _step(self, tokens: Tensor, committed: Tensor, tree: TreeShape | None) -> Tensor:
         copies = self.rows // self.images
         embeds = self.adapter.embed_codes(tokens).repeat(copies, 1, 1)
-        start = (self.last_of_prompt + committed).repeat(copies)
+        start = self.last_of_prompt + committed.repeat(copies)
         return self._logits(self._forward(embeds, start, tree))
 
     def _adopt(self, committed: Tensor, path: Tensor) -> None:
@@ -314,5 +345,17 @@ class CachedSession(TargetSession):
         return (slots - self.padding[:, None]).clamp(min=0)
 
     def _keep(self, rows: Tensor) -> None:
-        self.padding = self.padding[rows]
+        self.padding, self.last_of_prompt = self.padding[rows], self.last_of_prompt[rows]
         self.cache.keep_rows(rows)
+
+    def run_prompt_only(self) -> None:
+        self.cache = RowCache(len(self.cache.layers), _round_up(self.prompt_length) + 1)
+
+    def has_room_for(self, newcomers: TargetSession) -> bool:
+        return super().has_room_for(newcomers) and newcomers.prompt_length + self.tokens < self.cache.capacity
+
+    def _admit(self, rows: Tensor, newcomers: CachedSession) -> None:
+        self.prompt_length = max(self.prompt_length, newcomers.prompt_length)
+        admit_rows(self.padding, rows, newcomers.padding)
+        admit_rows(self.last_of_prompt, rows, newcomers.last_of_prompt)
+        self.cache.admit(rows, newcomers.cache, newcomers.prompt_length)

@@ -28,7 +28,7 @@ class LlamaGenSession(CachedSession):
         return self._logits(hidden[:, -1:])
 
     def _positions(self, slots: Tensor) -> Tensor:
-        return slots - (self.last_of_prompt + 1)
+        return slots - (self.last_of_prompt[:, None] + 1)
 
 
 class LlamaGenAdapter(TargetAdapter):

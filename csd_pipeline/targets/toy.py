@@ -9,9 +9,10 @@ from diffusers import ConfigMixin, ModelMixin
 from diffusers.configuration_utils import register_to_config
 from torch import Tensor, nn
 
+from csd_pipeline.decoding.indexing import admit_rows
 from csd_pipeline.decoding.tree import TreeShape
 
-from .base import Grid, PromptBatch, TargetAdapter, TargetSession
+from .base import LENGTH_BUCKET, Grid, PromptBatch, TargetAdapter, TargetSession
 
 
 class ToyTarget(ModelMixin, ConfigMixin):
@@ -61,15 +62,16 @@ class ToySession(TargetSession):
 
     def __init__(self, model: ToyTarget, prompt: PromptBatch, tokens: int, window: int):
         ids, _ = prompt.rows()
-        super().__init__(prompt.images, len(ids))
-        self.model, self.prompts, self.count = model, ids[:, -1], tokens
+        super().__init__(model, prompt.images, len(ids))
+        self.prompts, self.count = ids[:, -1].clone(), tokens
         self.written = torch.zeros(len(ids), tokens + window, dtype=torch.int64, device=ids.device)
 
     def _prefill(self) -> Tensor:
         return self.model.table[self.prompts, :1]
 
-    def reach(self, longest: int, count: int) -> None:
+    def reach(self, longest: int, count: int, bucket: int = LENGTH_BUCKET) -> int:
         """Nothing is cached, the whole table is at hand."""
+        return 0
 
     def _step(self, tokens: Tensor, committed: Tensor, tree: TreeShape | None) -> Tensor:
         copies = self.rows // self.images
@@ -98,6 +100,10 @@ class ToySession(TargetSession):
 
     def _keep(self, rows: Tensor) -> None:
         self.prompts, self.written = self.prompts[rows], self.written[rows]
+
+    def _admit(self, rows: Tensor, newcomers: ToySession) -> None:
+        admit_rows(self.prompts, rows, newcomers.prompts)
+        admit_rows(self.written, rows, newcomers.written)
 
 
 class ToyAdapter(TargetAdapter):

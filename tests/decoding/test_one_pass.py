@@ -3,12 +3,24 @@
 import torch
 from helpers_janus import left_padded, prompt_batch, tiny_janus
 
-from csd_pipeline.decoding import Warp, decode, window_pass
+from csd_pipeline.decoding import RunPass, Warp, decode, window_pass
 from csd_pipeline.drafters import JacobiDrafter
 from csd_pipeline.relaxation import Exact
 from csd_pipeline.targets import adapter_for
 
 MODEL = tiny_janus("sdpa")
+
+
+class Watched(RunPass):
+    """Whole windows, each run by ``work``."""
+
+    one_shape = True
+
+    def __init__(self, work):
+        self.work = work
+
+    def __call__(self, run, length):
+        return self.work(run, length)
 
 
 def addresses(run) -> dict[str, int]:
@@ -31,7 +43,7 @@ def test_storage_never_moves_and_never_grows():
         return report
 
     parts = {"drafter": drafter, "relaxation": Exact(), "warp": Warp(guidance_scale=2.0, temperature=0.8)}
-    result = decode(session, adapter, seeds=[4], run_pass=watched, **parts)
+    result = decode(session, adapter, seeds=[4], run_pass=Watched(watched), **parts)
     assert result.complete and len(seen) > 5 and all(now == seen[0] for now in seen) and len(shapes) == 1
 
 
@@ -41,14 +53,20 @@ def test_uniforms_of_later_passes_take_the_place_of_earlier_ones():
     tables = []
 
     def watched(run, length):
-        run.state.noise.prepare(len(tables) * 16)  # a block of its own for every pass
-        run.state.passes = torch.full((), len(tables) * 16)
+        run.state.noise.prepare([len(tables) * 16])  # a block of its own for every pass
+        run.state.passes = torch.full((1,), len(tables) * 16)
         report = window_pass(run, length)
         tables.append((run.state.noise._tables[0].data_ptr(), run.state.noise._tables[0].clone()))
         return report
 
     decode(
-        session, adapter, seeds=[4], run_pass=watched, drafter=drafter, relaxation=Exact(), warp=Warp(temperature=0.8)
+        session,
+        adapter,
+        seeds=[4],
+        run_pass=Watched(watched),
+        drafter=drafter,
+        relaxation=Exact(),
+        warp=Warp(temperature=0.8),
     )
     assert len({address for address, _ in tables}) == 1
     assert all(not torch.equal(one, two) for (_, one), (_, two) in zip(tables, tables[1:], strict=False))

@@ -19,14 +19,14 @@ def started(grid: Grid, images: int) -> DecodingState:
 def test_every_image_commits_its_own_length():
     state = started(Grid(2, 4), 3)
     empty = window_of(torch.zeros(3, 0, 9), torch.zeros(3, 0, 9))
-    empty.start = state.committed
+    empty.start = state.committed.clone()
     state.commit(empty, outcome_of([0, 0, 0], [1, 2, 3]))
     assert state.committed.tolist() == [1, 1, 1] and state.last_tokens.tolist() == [[1], [2], [3]]
     laws = random_laws(9, 9).view(3, 3, 9)
     window = window_of(laws, laws, [[4, 5, 6]] * 3)
     state.commit(window, outcome_of([0, 2, 3], [7, 8, 7]))
     assert state.tokens[:, :5].tolist() == [[1, 7, 0, 0, 0], [2, 4, 5, 8, 0], [3, 4, 5, 6, 7]]
-    assert state.committed.tolist() == [2, 4, 5] and state.passes == 2
+    assert state.committed.tolist() == [2, 4, 5] and state.passes.tolist() == [2, 2, 2]
     assert state.room().tolist() == [5, 3, 2] and state.last_tokens.flatten().tolist() == [7, 8, 7]
 
 

@@ -13,6 +13,7 @@ from csd_pipeline.targets.toy import ToyTarget
 
 PASSES = torch.tensor([[0.30, 0.25, 0.20, 0.15, 0.10], [0.24, 0.30, 0.22, 0.14, 0.10], [0.20, 0.36, 0.21, 0.13, 0.10]])
 NEXT = torch.tensor([0.18, 0.40, 0.20, 0.12, 0.10])
+WINDOW = torch.zeros(1, 4, 5)
 MODEL = ToyTarget(2, 2, 3, scale=1.2, seed=1)
 THREE = ToyTarget(3, 2, 2, scale=1.2, seed=2)
 
@@ -35,7 +36,7 @@ def seen_at_slots(guide: GrowthGuide, laws: torch.Tensor) -> torch.Tensor:
 )
 def test_the_worked_example(weight, guided, exact, distance):
     """Token 1 has grown twice, .8 * .05 + .06 = .1; token 2 grew, then fell; acceptance and bias at the law to come."""
-    law = seen_at_slots(GrowthGuide(weight, 0.8, 0.4), PASSES)
+    law = seen_at_slots(GrowthGuide(weight, 0.8, 0.4, WINDOW), PASSES)
     assert law.tolist() == pytest.approx(guided, abs=1e-6)
     assert torch.minimum(NEXT, law).sum().item() == pytest.approx(exact, abs=1e-6)
     accepted = law * (NEXT / PASSES[-1]).clamp(max=1)
@@ -46,25 +47,25 @@ def test_the_worked_example(weight, guided, exact, distance):
 
 def test_only_the_most_probable_tokens_are_favoured():
     falling = PASSES.flip(-1)  # now the growing tokens 3 and 2 are those of the flipped order
-    law = seen_at_slots(GrowthGuide(1.0, 0.8, 0.2), falling)
+    law = seen_at_slots(GrowthGuide(1.0, 0.8, 0.2, WINDOW), falling)
     assert law[3] > PASSES[-1, 1] and torch.allclose(
         law[[0, 1, 2, 4]] / law[0], (falling[-1] / falling[-1, 0])[[0, 1, 2, 4]]
     )
     least = torch.tensor([[0.6, 0.4, 0, 0, 0], [0.55, 0.45, 0, 0, 0], [0.51, 0.49, 0, 0, 0]])
     assert torch.equal(
-        seen_at_slots(GrowthGuide(1.0, 0.8, 0.5), least), least[-1]
+        seen_at_slots(GrowthGuide(1.0, 0.8, 0.5, WINDOW), least), least[-1]
     )  # token 1 grew, but one of two counts
 
 
 def test_a_law_that_stands_still_is_left_alone():
     law = PASSES[:1].expand(3, 5)
-    assert torch.equal(seen_at_slots(GrowthGuide(3.0, 1.0, 1.0), law), law[0])
+    assert torch.equal(seen_at_slots(GrowthGuide(3.0, 1.0, 1.0, WINDOW), law), law[0])
 
 
 def test_scores_belong_to_positions_and_images():
     """Against a plain record by absolute position, windows of any length, images leaving."""
     torch.manual_seed(0)
-    guide, images = GrowthGuide(0.7, 0.9, 0.3), [0, 1, 2]
+    guide, images = GrowthGuide(0.7, 0.9, 0.3, torch.zeros(3, 7, 7)), [0, 1, 2]
     start, lengths = {0: 0, 1: 0, 2: 0}, {0: 0, 1: 0, 2: 0}
     record: dict = {}
     for step in range(12):
@@ -96,7 +97,8 @@ class Unweighted(JacobiDrafter):
 
     def begin(self, state):
         run = super().begin(state)
-        run.guide = GrowthGuide(0.0, 0.8, 0.1)
+        laws = torch.zeros(len(state.counts), min(self.window, state.grid.tokens), state.vocabulary)
+        run.guide = GrowthGuide(0.0, 0.8, 0.1, laws)
         return run
 
 

@@ -1,0 +1,41 @@
+"""What a pass reports, on its way to the host: read late, so that the host can launch further passes meanwhile."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Passes a GPU may be ahead of the host. An image costs up to as many forwards after it is finished.
+_UNREAD_ON_CUDA = 2
+
+
+def unread_passes(device: torch.device) -> int:
+    """How many passes the host launches without having read what they did; elsewhere than on CUDA it always waits."""
+    return _UNREAD_ON_CUDA if device.type == "cuda" else 0
+
+
+class LateRead:
+    """A report [B + 1] of a pass, copied to pinned memory behind the pass.
+
+    Args:
+        report: of the pass; may be overwritten by the next one.
+        images: whose it is, by slot; None where a finished image stays in its slot.
+    """
+
+    def __init__(self, report: Tensor, images: list[int | None]):
+        self.images, self._done = list(images), None
+        if report.device.type == "cuda":
+            self._host = torch.empty(report.shape, pin_memory=True)
+            self._host.copy_(report, non_blocking=True)
+            self._done = torch.cuda.Event()
+            self._done.record()
+        else:
+            self._host = report.clone()
+
+    def wait(self) -> tuple[dict[int, int], float]:
+        """Committed tokens by image, and the number that is finite if the target's laws were; waits for the pass."""
+        if self._done is not None:
+            self._done.synchronize()
+        *counts, sound = self._host.tolist()
+        pairs = zip(self.images, counts, strict=True)
+        return {image: int(count) for image, count in pairs if image is not None}, sound
