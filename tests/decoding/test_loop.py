@@ -152,6 +152,9 @@ class ScriptedRun(DraftRun):
     def keep(self, rows):
         pass
 
+    def admit(self, slots, newcomers):
+        pass
+
 
 class ScriptedDrafter(Drafter):
     window = 3
@@ -419,6 +422,9 @@ class MarkedRun(DraftRun):
         pass
 
     def keep(self, rows):
+        pass
+
+    def admit(self, slots, newcomers):
         pass
 
 
