@@ -45,9 +45,9 @@ def build_arms(texts: tuple[str, ...], windows: tuple[int, ...]) -> list:
     """
     from csd_pipeline.evaluation.arms import plain_arms
 
-    arms = plain_arms()
-    for text in texts:
-        arm = parse_arm(text)
+    parsed = [(text, parse_arm(text)) for text in texts]
+    arms = plain_arms(compiled=any(arm.loop == "compiled" for _, arm in parsed))
+    for text, arm in parsed:
         chosen = windows if arm.parts.window is None else (arm.parts.window,)
         arms += [_build(arm, window, text) for window in chosen]
     names = [arm.name for arm in arms]

@@ -44,12 +44,18 @@ _IN_RECIPE = ("prompts", "prompt_file", "count", "seed", "negative_prompt", "gui
 @click.option("--dtype", default="auto", show_default=True, help="auto, float32, float16 or bfloat16.")
 @click.option("--threads", type=click.IntRange(1), help="Processor threads. Default: free cores.")
 @click.option("--compile", "compiled", is_flag=True, help="Compile first (about a minute): pays for many pictures.")
+@click.option("--cuda-graphs", is_flag=True, help="Capture passes in CUDA graphs; goes with --compile. CUDA only.")
 @click.option(
     "--batch",
     type=click.IntRange(1),
     default=4,
     show_default=True,
     help="Pictures drawn at once, which is what bounds the memory; does not change them.",
+)
+@click.option(
+    "--refill",
+    is_flag=True,
+    help="Begin the next picture as soon as one is finished, not with its batch; saves them four batches at a time.",
 )
 @click.option("-o", "--output", metavar="PATH", help="A .png file or a folder. Default: ./PROMPT-SEED.png")
 @click.option("--resume", is_flag=True, help="Leave out pictures that an earlier run with this --seed has saved.")
@@ -80,7 +86,8 @@ def generate(ctx: click.Context, parts: PartOptions, **given) -> None:  # fmt: s
         from .run import run_job
 
     machine = {name: given[name] for name in ("device", "dtype", "threads")}
-    if not run_job(job, machine, **{name: given[name] for name in ("batch", "scale", "maps", "verbose", "compiled")}):
+    names = ("batch", "refill", "scale", "maps", "verbose", "compiled", "cuda_graphs")
+    if not run_job(job, machine, **{name: given[name] for name in names}):
         ctx.exit(INTERRUPTED)
 
 

@@ -35,8 +35,20 @@ from .processes import Processes
 from .resume import saved_picture
 
 
+_BATCHES_TOGETHER = 4  # drawn in one go where finished pictures make room for others
+
+
 def run_job(
-    job: Job, machine: dict, *, batch: int, scale: int, maps: bool, verbose: bool, compiled: bool = False
+    job: Job,
+    machine: dict,
+    *,
+    batch: int,
+    scale: int,
+    maps: bool,
+    verbose: bool,
+    refill: bool = False,
+    compiled: bool = False,
+    cuda_graphs: bool = False,
 ) -> bool:
     """Draw and save every image of this process; returns whether all are there (they are not after Ctrl-C).
 
@@ -46,13 +58,20 @@ def run_job(
     Args:
         machine: the wishes ``device``, ``dtype``, ``threads``.
         batch: images drawn at once.
+        refill: begin the next image as soon as one is finished.
         scale: enlargement of the saved picture.
         maps: also save a sheet of maps per picture.
         compiled: compile the passes.
+        cuda_graphs: capture them.
+
+    Raises:
+        ValueError: whatever is wrong with the job, or CUDA graphs on another device.
     """
     quiet_libraries()
     parts, numbers = _method_before_loading(job)
     device, reason = choose_device(machine["device"])
+    if cuda_graphs and not device.startswith("cuda"):
+        raise ValueError(f"--cuda-graphs needs a CUDA device, this job runs on {device}; leave it out")
     processes = Processes(device)
     total, images = len(job.images), processes.share(job.images)
     results = Results(job, scale, processes)
@@ -70,6 +89,8 @@ def run_job(
         pipeline.register_modules(**parts)
         if compiled:
             pipeline.enable_compile()
+        if cuda_graphs:
+            pipeline.enable_cuda_graphs()
         if verbose and processes.main:
             for kind, part in parts.items():
                 note(f"{kind.replace('_', ' ')}: {knob_text(describe(part))}")
@@ -77,10 +98,11 @@ def run_job(
             note(f"seed {images[0].seed}")
         waiting = _not_yet_saved(pipeline, images, job, numbers, results) if job.resume else images
         with StopRequest() as stop:
-            for start in range(0, len(waiting), batch):
-                drawn = waiting[start : start + batch]
+            together = batch * _BATCHES_TOGETHER if refill else batch
+            for start in range(0, len(waiting), together):
+                drawn = waiting[start : start + together]
                 _show_progress(pipeline, start, len(drawn), len(waiting), processes.main)
-                results.save(drawn, *_draw(pipeline, drawn, job, numbers, maps, stop))
+                results.save(drawn, *_draw(pipeline, drawn, job, numbers, maps, stop, batch))
                 if stop.asked:
                     break
         results.finish(total)
@@ -152,9 +174,9 @@ def _show_progress(pipeline, start: int, count: int, total: int, main: bool) -> 
     )
 
 
-def _draw(pipeline, images: list[Image], job: Job, numbers: dict, maps: bool, stop: StopRequest) -> tuple:
+def _draw(pipeline, images: list[Image], job: Job, numbers: dict, maps: bool, stop: StopRequest, batch: int) -> tuple:
     """Output of the pipeline, a digest of each image's tokens (None: interrupted before it was finished), and whether
-    the method is exact by construction.
+    the method is exact by construction. Both are shorter than ``images`` if not all were begun.
     """
     tokens = None
 
@@ -173,10 +195,12 @@ def _draw(pipeline, images: list[Image], job: Job, numbers: dict, maps: bool, st
         callback_on_step_end=keep_tokens,
         callback_on_step_end_tensor_inputs=["latents"],
         record_maps=maps,
+        batch_size=batch,
+        refill=len(images) > batch,
         **numbers,
     )
     finished = [trace.tokens == tokens.shape[1] for trace in output.traces]
-    digests = [tokens_digest(row) if done else None for row, done in zip(tokens, finished, strict=True)]
+    digests = [tokens_digest(row) if done else None for row, done in zip(tokens, finished, strict=False)]
     return output, digests, is_exact(pipeline.relaxation, pipeline.alignment_filter, pipeline.drafter)
 
 
@@ -223,24 +247,24 @@ class Results:
                 write_manifest(self.job.destination.folder, self.model, entries, total, overwrite)
 
     def _save_pictures(self, images: list[Image], output, digests: list[str | None], exact: bool) -> None:
-        for i, image in enumerate(images):
-            if digests[i] is None:
+        for i, (image, digest) in enumerate(zip(images, digests, strict=False)):  # an interruption leaves some out
+            if digest is None:
                 continue
             picture, trace = output.images[i], output.traces[i]
-            recipe = output.recipes[i] | {"tokens_sha256": digests[i]}
+            recipe = output.recipes[i] | {"tokens_sha256": digest}
             enlarged = picture
             if self.scale > 1:
                 size = (picture.width * self.scale, picture.height * self.scale)
                 enlarged = picture.resize(size, Resampling.LANCZOS)
             content = picture_bytes(enlarged, recipe)
             path = self.job.destination.write_picture(content, image.prompt, image.seed)
-            self.count(image, path, digests[i], recipe)
+            self.count(image, path, digest, recipe)
             entry = {"prompt": image.prompt, **trace.to_dict(), "exact": exact, "file": str(path)}
             if trace.maps.get("entropy") is not None:
                 entry["maps"] = str(self._save_sheet(picture, trace, path.stem))
             self.traces.append((image.index, entry))
             click.echo(report_line(entry))
-            self._compare(digests[i])
+            self._compare(digest)
 
     def _save_traces(self, traces: list[tuple[int, dict]]) -> None:
         if self.job.json_file is not None and traces:

@@ -12,7 +12,7 @@ from csd_pipeline.relaxation import Exact
 
 from .naive_loop import check_released
 
-PLAIN, OTHER_SEEDS, TRANSFORMERS = "ar", "ar (other seeds)", "transformers"
+PLAIN, OTHER_SEEDS, PLAIN_COMPILED, TRANSFORMERS = "ar", "ar (other seeds)", "ar compiled", "transformers"
 LOOPS = ("csd", "compiled", "naive")
 
 
@@ -46,7 +46,12 @@ class Arm:
             check_released(**self.parts)
 
 
-def plain_arms() -> list[Arm]:
-    """Plain autoregressive decoding, one token per forward: the arm all ratios refer to, and again with other seeds."""
+def plain_arms(compiled: bool = False) -> list[Arm]:
+    """Plain autoregressive decoding, one token per forward: the arm all ratios refer to, and again with other seeds.
+
+    Args:
+        compiled: and again compiled, to tell what compiling does from what speculation does.
+    """
     parts = {"drafter": JacobiDrafter(1, "gumbel"), "relaxation": Exact(), "alignment_filter": None}
-    return [Arm(PLAIN, parts), Arm(OTHER_SEEDS, parts, seed_offset=10**6)]
+    arms = [Arm(PLAIN, parts), Arm(OTHER_SEEDS, parts, seed_offset=10**6)]
+    return [*arms, Arm(PLAIN_COMPILED, parts, "compiled")] if compiled else arms

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import torch
 from PIL.Image import Image
 
-from csd_pipeline.decoding import CompiledPass, Trace, Warp, decode
+from csd_pipeline.decoding import CompiledPass, RunPass, Trace, Warp, decode
 from csd_pipeline.pixels import decode_pixels
 from csd_pipeline.prompts import encode
 from csd_pipeline.targets import PromptBatch, adapter_for
 
 from .arms import TRANSFORMERS, Arm
-from .clocks import Clock, ForwardWatch
+from .clocks import Clock, CompiledForwards, ForwardWatch
 from .likelihood import nats_per_token
 from .naive_loop import CopyingSession, decode_naive
 from .peak_memory import PeakMemory
@@ -37,7 +37,7 @@ class Bench:
         self.pipeline, self.warp, self.judge = pipeline, warp, judge
         self.adapter = adapter_for(pipeline.target)
         self.peak_memory: dict[str, int | None] = {}
-        self._compiled = CompiledPass()
+        self._compiled, self._forwards = CompiledPass(), CompiledForwards(pipeline.device)
 
     @property
     def transformers_can_draw(self) -> bool:
@@ -112,22 +112,21 @@ class Bench:
         return _run(labels, clock, watch, result.tokens, trace.accepted, trace.drift_per_token)
 
     def _decode_compiled(self, arm: Arm, prompt: PromptBatch, seed: int, device, labels: dict) -> Run:
-        """Inside a compiled pass there is no forward to be timed."""
-        clock, drafted = Clock(device), []
-
-        def run_pass(run, length: int):
-            drafted.append(length)
-            return self._compiled(run, length)
-
+        """Inside a compiled pass there is no forward to be timed, so compiled forwards are timed beside it, when the
+        image is drawn once more.
+        """
+        method = {"seeds": [seed], "warp": self.warp, "device": device, **arm.parts}
+        beside, forwards = self._forwards.watch(self._compiled)
+        decode(self.adapter.open(prompt, self._window(arm)), self.adapter, run_pass=beside, **method)
+        clock, counted = Clock(device), _Counted(self._compiled)
         with clock:
             session = self.adapter.open(prompt, self._window(arm))
-            parts = {"run_pass": run_pass, **arm.parts}
-            result = decode(session, self.adapter, seeds=[seed], warp=self.warp, device=device, **parts)
+            watch = ForwardWatch(session, device, prefill_only=True)
+            result = decode(session, self.adapter, run_pass=counted, **method)
         trace = result.traces[0]
-        times = (clock.wall, clock.cpu, None, None, None)
-        return Run(
-            *labels.values(), len(drafted), trace.accepted, drafted, trace.drift_per_token, *times, result.tokens
-        )
+        times = (clock.wall, clock.cpu, watch.prefill_wall, forwards.wall, forwards.cpu)
+        counts = (len(counted.drafted), trace.accepted, counted.drafted)
+        return Run(*labels.values(), *counts, trace.drift_per_token, *times, result.tokens)
 
     def _decode_naive(self, arm: Arm, prompt: PromptBatch, seed: int, device, labels: dict) -> Run:
         clock = Clock(device)
@@ -181,6 +180,18 @@ class Bench:
     def _prompt(self, prompt: str) -> PromptBatch:
         ids = [row.to(self.pipeline.device) for row in encode(self.adapter, self.pipeline.tokenizer, [prompt], None)]
         return PromptBatch(*(ids if self.warp.guided else ids[:2]))
+
+
+class _Counted(RunPass):
+    """Notes the drafts of every pass."""
+
+    def __init__(self, run_pass: RunPass):
+        self.run_pass, self.drafted = run_pass, []
+        self.one_shape, self.bucket, self.shrinks = run_pass.one_shape, run_pass.bucket, run_pass.shrinks
+
+    def __call__(self, run, length: int):
+        self.drafted.append(length)
+        return self.run_pass(run, length)
 
 
 def _run(labels: dict, clock: Clock, watch: ForwardWatch, tokens, accepted: list[int], drift: float) -> Run:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from types import FunctionType
 
 import torch
+from torch import Tensor
 
+from csd_pipeline.decoding import RunPass
 from csd_pipeline.decoding.tree import TreeShape
 
 
@@ -30,22 +33,66 @@ class Clock:
         return time.perf_counter(), time.process_time()
 
 
+class CompiledForwards:
+    """Times bare forwards of a target, compiled, beside the compiled passes they are a part of.
+
+    What is committed does not matter to a forward's time, nor do drafts: every one runs on the session of the image
+    that is being drawn, over the slots the pass then writes anew.
+    """
+
+    def __init__(self, device: torch.device | str):
+        self.device, self._compiled = device, {}
+
+    def watch(self, run_pass) -> tuple[RunPass, Clock]:
+        """``run_pass`` with a compiled forward before every pass, and the clock of these forwards."""
+        clock, forwards = Clock(self.device), self
+
+        class Beside(RunPass):
+            one_shape, bucket, shrinks = run_pass.one_shape, run_pass.bucket, run_pass.shrinks
+
+            def __call__(self, run, length: int) -> Tensor:
+                forwards._run(run, length, clock)
+                return run_pass(run, length)
+
+        return Beside(), clock
+
+    def _run(self, run, length: int, clock: Clock) -> None:
+        tokens = run.state.tokens.new_zeros(run.images, length + 1)
+        committed = run.state.committed.clone()
+        key = (length, run.images)
+        if key not in self._compiled:
+            copy = FunctionType(_forward.__code__.replace(), _forward.__globals__)  # torch.compile: one, one variant
+            self._compiled[key] = torch.compile(copy, fullgraph=True)
+        with clock:
+            self._compiled[key](run.session, tokens, committed)
+
+
+def _forward(session, tokens: Tensor, committed: Tensor) -> Tensor:
+    return session.step(tokens, committed)
+
+
 class ForwardWatch:
     """Watches ``prefill`` and ``step`` of a session that decodes one image.
 
     On a GPU the forwards are timed by events, since waiting for each of them would slow down the loop that is measured.
+
+    Args:
+        session: of one image.
+        device: it is on.
+        prefill_only: leave ``step`` alone, as a compiled pass traces it.
 
     Attributes:
         drafted: drafts of every forward after the prefill, in order, without the other candidates of a tree; its length
             is the NFE, counted at the call.
     """
 
-    def __init__(self, session, device: torch.device | str):
+    def __init__(self, session, device: torch.device | str, prefill_only: bool = False):
         self.device, self.drafted = torch.device(device), []
         self._prefill, self._steps = [], []
         prefill, step = session.prefill, session.step
         session.prefill = lambda: self._timed(self._prefill, prefill)
-        session.step = lambda tokens, *rest: self._watched_step(step, tokens, *rest)
+        if not prefill_only:
+            session.step = lambda tokens, *rest: self._watched_step(step, tokens, *rest)
 
     @property
     def nfe(self) -> int:

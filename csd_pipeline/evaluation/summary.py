@@ -9,7 +9,7 @@ import numpy as np
 
 from csd_pipeline.recipe import describe
 
-from .arms import PLAIN, TRANSFORMERS, Arm
+from .arms import PLAIN, PLAIN_COMPILED, TRANSFORMERS, Arm
 from .runs import Run
 
 EFFICIENCY_WANTED = 0.85
@@ -46,8 +46,10 @@ class Row:
         over_plain, over_transformers, over_naive: wall-clock ratio over plain decoding, over transformers' own
             generation, and over the naive loop making the same decisions; None where there is no such arm.
         cpu_over_plain: process-time ratio over plain decoding.
-        step_ratio: t(W)/t(1), seconds of one forward of the arm over one of plain decoding.
-        efficiency: ``over_plain`` over ``tokens/step * t(1)/t(W)``: 1 means the loop adds nothing to the forwards.
+        step_ratio: t(W)/t(1), seconds of one forward of the arm over one of plain decoding; of a compiled arm, both
+            compiled.
+        efficiency: speed over plain decoding (compiled, if the arm is) over ``tokens/step * t(1)/t(W)``: 1 means the
+            loop adds nothing to the forwards.
         overhead: seconds of the loop outside the forwards over those inside.
         peak_memory: bytes beyond what was held before an image, or None.
         drift_per_token: total variation from the target spent per token.
@@ -106,7 +108,12 @@ def summarise(runs: list[Run], arms: list[Arm], peak_memory: dict[str, int | Non
     """
     groups = {name: [run for run in runs if run.arm == name] for name in dict.fromkeys(run.arm for run in runs)}
     twins = naive_twins(arms)
-    return [_row(groups, name, twins.get(name), (peak_memory or {}).get(name)) for name in groups]
+    compiled = {arm.name for arm in arms if arm.loop == "compiled"}
+    rows = []
+    for name in groups:
+        base = PLAIN_COMPILED if name in compiled else PLAIN
+        rows.append(_row(groups, name, base, twins.get(name), (peak_memory or {}).get(name)))
+    return rows
 
 
 def naive_twins(arms: list[Arm]) -> dict[str, str]:
@@ -123,8 +130,9 @@ def acceptance_counts(runs: list[Run]) -> tuple[list[int], list[int]]:
     return [sum(a >= i < d for a, d in pairs) for i in indices], [sum(a > i for a, _ in pairs) for i in indices]
 
 
-def _row(groups: dict[str, list[Run]], name: str, twin: str | None, peak_memory: int | None) -> Row:
+def _row(groups: dict[str, list[Run]], name: str, base: str, twin: str | None, peak_memory: int | None) -> Row:
     runs, plain = groups[name], {run.number: run for run in groups[PLAIN]}
+    same_loop = {run.number: run for run in groups[base]}
     naive = {run.number: run for run in groups.get(twin, ())}
     tested, accepted = acceptance_counts(runs)
     histogram = np.bincount([count for run in runs for count in run.accepted]).tolist()
@@ -144,8 +152,8 @@ def _row(groups: dict[str, list[Run]], name: str, twin: str | None, peak_memory:
         over_transformers=_over(groups, TRANSFORMERS, runs),
         over_naive=_over(groups, twin, runs),
         cpu_over_plain=_spread(runs, lambda run: plain[run.number].cpu / run.cpu),
-        step_ratio=_spread(runs, lambda run: _step_ratio(run, plain[run.number])) if watched else None,
-        efficiency=_spread(runs, lambda run: _efficiency(run, plain[run.number])) if watched else None,
+        step_ratio=_spread(runs, lambda run: _step_ratio(run, same_loop[run.number])) if watched else None,
+        efficiency=_spread(runs, lambda run: _efficiency(run, same_loop[run.number])) if watched else None,
         overhead=_spread(runs, lambda run: run.overhead) if watched else None,
         peak_memory=peak_memory,
         drift_per_token=_spread(runs, lambda run: run.drift_per_token),
