@@ -7,8 +7,11 @@ from importlib import resources
 
 import click
 
+from csd_pipeline.evaluation.gpu_suite.shapes import SHAPES
+
 from .bench_arms import DEFAULT_ARMS, QUICK_ARMS, build_arms
 from .bench_plan import Outputs, Plan
+from .bench_suites import GPU, METHODS, refuse_foreign_options
 from .errors import status
 from .jobs import EMBEDDED, read_prompts
 
@@ -16,6 +19,21 @@ DEFAULT_WINDOWS = (4, 8, 16, 32)
 
 
 @click.command()
+@click.option(
+    "--suite",
+    type=click.Choice((METHODS, GPU)),
+    default=METHODS,
+    show_default=True,
+    help="methods: on one model. gpu: speed of one GPU on random weights, in less than 8 minutes; takes --shape, "
+    "--device, --json and --overwrite.",
+)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    type=click.Choice(tuple(SHAPES)),
+    help="Of the gpu suite, repeatable. Default: 1b and 7b; with --device cpu, tiny.",
+)
 @click.option("--model", default=EMBEDDED, show_default=True, metavar="NAME", help="embedded, a folder, or a hub id.")
 @click.option(
     "--arm",
@@ -56,14 +74,23 @@ DEFAULT_WINDOWS = (4, 8, 16, 32)
 @click.option("--json", "json_file", metavar="FILE", help="Write recipe, rows and single images.")
 @click.option("--report", "report_file", metavar="FILE", help="Write an HTML report with plots; needs matplotlib.")
 @click.option("--overwrite", is_flag=True, help="Replace files; otherwise -1, -2, ... is added to the name.")
-def bench(json_file, report_file, overwrite, device, dtype, **given):  # fmt: skip
+@click.pass_context
+def bench(ctx, suite, shapes, json_file, report_file, overwrite, device, dtype, **given):  # fmt: skip
     """Compare decoding methods side by side: forwards, time, memory, drift and quality.
 
     \b
     csd bench --json bench.json --report bench.html --threads 1 --threads 2
     csd bench --arm balanced --arm "entropy:lam=0.5 filter=tv:delta=0.65 window=16 redraw=coupled"
     csd bench --arm "csd-janus-pro-7b-speed" --arm "csd-janus-pro-7b-speed loop=naive label=released"
+    csd bench --suite gpu --json gpu.json
     """
+    refuse_foreign_options(ctx, suite)
+    if suite == GPU:
+        outputs = Outputs.of(json_file, None, overwrite)
+        with status("importing torch"):
+            from .bench_gpu import run_gpu_suite
+
+        return run_gpu_suite(shapes, device, outputs)
     sampling = {name: given.pop(name) for name in ("guidance_scale", "temperature", "top_k", "top_p")}
     plan, outputs = _plan(**given), Outputs.of(json_file, report_file, overwrite)
     with status("importing torch"):

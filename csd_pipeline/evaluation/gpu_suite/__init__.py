@@ -1,0 +1,1 @@
+"""Speed of one GPU: forwards, loops and memory on random weights of published shapes (`csd bench --suite gpu`)."""
