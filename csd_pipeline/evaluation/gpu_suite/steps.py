@@ -11,9 +11,9 @@ from .agreement import agreement
 from .bandwidth import count_bytes
 from .figures import not_measured
 from .forward import COMPILED_WINDOWS, FORWARDS, WINDOWS, time_forwards
+from .image_memory import peak_bytes
 from .loop_table import COMPILING, LOOPS, Loop
 from .loops import time_loop
-from .memory import peak_bytes
 from .methods import methods
 from .naive import time_naive
 from .random_target import RandomTarget, random_target

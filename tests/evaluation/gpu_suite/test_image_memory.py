@@ -1,4 +1,4 @@
-from csd_pipeline.evaluation.gpu_suite import memory
+from csd_pipeline.evaluation.gpu_suite import image_memory
 from csd_pipeline.evaluation.gpu_suite.methods import methods
 
 
@@ -18,6 +18,6 @@ def test_session_and_image_are_within_the_block(tiny, monkeypatch):
         def __exit__(self, *_):
             log.append("end")
 
-    monkeypatch.setattr(memory, "PeakMemory", Block)
+    monkeypatch.setattr(image_memory, "PeakMemory", Block)
     monkeypatch.setattr(tiny.adapter, "open", lambda *a, open=tiny.adapter.open: log.append("open") or open(*a))
-    assert memory.peak_bytes(tiny, methods()["csd"]) == 7 and log == ["begin", "open", "end"]
+    assert image_memory.peak_bytes(tiny, methods()["csd"]) == 7 and log == ["begin", "open", "end"]
