@@ -34,7 +34,6 @@ from .parts import choose_parts, knob_text
 from .processes import Processes
 from .resume import saved_picture
 
-
 _BATCHES_TOGETHER = 4  # drawn in one go where finished pictures make room for others
 
 
