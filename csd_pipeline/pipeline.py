@@ -10,7 +10,7 @@ from diffusers.image_processor import VaeImageProcessor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from . import prompts as prompt_texts
-from .automatic_window import AutomaticWindow, is_automatic
+from .automatic_drafting import AutomaticDrafting, is_automatic
 from .checkpoint import check_loaded
 from .checks import require_choice, require_integer
 from .components import AlignmentFilter, Drafter, ModelMixin, Relaxation, complete_parts
@@ -72,7 +72,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
         )
         self.image_processor = VaeImageProcessor(vae_scale_factor=1)
         self._guidance_scale, self._num_timesteps, self._interrupt = 1.0, 0, False
-        self._automatic_window = AutomaticWindow()
+        self._automatic_drafting = AutomaticDrafting()
         self._written_pass = self._run_pass = RunPass()
         if target is not None:
             adapter_for(target)  # an unsupported model is refused here, not in the first call
@@ -264,7 +264,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
             automatic = is_automatic(parts["drafter"])
             if automatic:
                 batch = PromptBatch(*(row[:batch_size] for row in rows))
-                parts |= {"drafter": self._automatic_window.choose(adapter, batch, warp, parts)}
+                parts |= {"drafter": self._automatic_drafting.choose(adapter, batch, warp, parts)}
             recipes = make_recipes(self, *texts, seeds, warp, parts, adapter.image_size)
             with self.progress_bar(total=len(seeds) * adapter.grid.tokens) as bar:
                 monitor = StepMonitor(self, bar, warp, *callback, adapter.vocabulary)
@@ -287,7 +287,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
             self.maybe_free_model_hooks()  # also when a callback raised: the memory goes back either way
         traces = [trace for result in results for trace in result.traces]
         if automatic:
-            self._automatic_window.learn(parts, warp, traces, adapter.grid.tokens)
+            self._automatic_drafting.learn(parts, warp, traces, adapter.grid.tokens)
         if not return_dict:
             return (images,)
         complete = len(traces) == len(seeds) and all(result.complete for result in results)

@@ -11,7 +11,7 @@ from csd_pipeline.evaluation.gpu_suite.shapes import SHAPES
 
 from .bench_arms import DEFAULT_ARMS, QUICK_ARMS, build_arms
 from .bench_plan import Outputs, Plan
-from .bench_suites import GPU, METHODS, refuse_foreign_options
+from .bench_suites import BATCH, GPU, METHODS, refuse_foreign_options
 from .errors import status
 from .jobs import EMBEDDED, read_prompts
 
@@ -21,11 +21,11 @@ DEFAULT_WINDOWS = (4, 8, 16, 32)
 @click.command()
 @click.option(
     "--suite",
-    type=click.Choice((METHODS, GPU)),
+    type=click.Choice((METHODS, BATCH, GPU)),
     default=METHODS,
     show_default=True,
-    help="methods: on one model. gpu: speed of one GPU on random weights, in less than 8 minutes; takes --shape, "
-    "--device, --json and --overwrite.",
+    help="methods: on one model. batch: images per second by batch size. gpu: speed of one GPU on random weights, in "
+    "less than 8 minutes; takes --shape, --device, --json and --overwrite.",
 )
 @click.option(
     "--shape",
@@ -33,6 +33,14 @@ DEFAULT_WINDOWS = (4, 8, 16, 32)
     multiple=True,
     type=click.Choice(tuple(SHAPES)),
     help="Of the gpu suite, repeatable. Default: 1b and 7b; with --device cpu, tiny.",
+)
+@click.option(
+    "--batch",
+    "batches",
+    multiple=True,
+    type=click.IntRange(2),
+    metavar="N",
+    help="Of the batch suite, repeatable: images drawn at once, besides one. Default: 8.",
 )
 @click.option("--model", default=EMBEDDED, show_default=True, metavar="NAME", help="embedded, a folder, or a hub id.")
 @click.option(
@@ -75,13 +83,14 @@ DEFAULT_WINDOWS = (4, 8, 16, 32)
 @click.option("--report", "report_file", metavar="FILE", help="Write an HTML report with plots; needs matplotlib.")
 @click.option("--overwrite", is_flag=True, help="Replace files; otherwise -1, -2, ... is added to the name.")
 @click.pass_context
-def bench(ctx, suite, shapes, json_file, report_file, overwrite, device, dtype, **given):  # fmt: skip
+def bench(ctx, suite, shapes, batches, json_file, report_file, overwrite, device, dtype, **given):  # fmt: skip
     """Compare decoding methods side by side: forwards, time, memory, drift and quality.
 
     \b
     csd bench --json bench.json --report bench.html --threads 1 --threads 2
     csd bench --arm balanced --arm "entropy:lam=0.5 filter=tv:delta=0.65 window=16 redraw=coupled"
     csd bench --arm "csd-janus-pro-7b-speed" --arm "csd-janus-pro-7b-speed loop=naive label=released"
+    csd bench --suite batch --batch 4 --batch 8
     csd bench --suite gpu --json gpu.json
     """
     refuse_foreign_options(ctx, suite)
@@ -93,6 +102,11 @@ def bench(ctx, suite, shapes, json_file, report_file, overwrite, device, dtype, 
         return run_gpu_suite(shapes, device, outputs)
     sampling = {name: given.pop(name) for name in ("guidance_scale", "temperature", "top_k", "top_p")}
     plan, outputs = _plan(**given), Outputs.of(json_file, report_file, overwrite)
+    if suite == BATCH:
+        with status("importing torch"):
+            from .bench_batch import run_batch_suite
+
+        return run_batch_suite(plan, batches or (8,), sampling, {"device": device, "dtype": dtype}, outputs)
     with status("importing torch"):
         from .bench_run import run_plan
 

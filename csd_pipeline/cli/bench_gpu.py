@@ -52,7 +52,7 @@ def _device(wanted: str) -> str:
                 f"--suite gpu measures a CUDA GPU and torch {torch.__version__} finds none; `csd doctor` says why, and "
                 "--device cpu runs the suite on a tiny shape to try it out"
             )
-        wanted = "cuda"
+        wanted, _ = choose_device("cuda")
     if not wanted.startswith("cuda"):
         raise ValueError(f"--device {wanted}: --suite gpu knows cuda, cuda:N and, to try it out, cpu")
     device, _ = choose_device(wanted)

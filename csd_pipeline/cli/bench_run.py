@@ -63,15 +63,20 @@ def run_plan(plan: Plan, sampling: dict, machine: dict, outputs: Outputs) -> Non
 
 
 def _load(plan: Plan, sampling: dict, machine: dict, judge) -> Bench:
+    pipeline = load_pipeline(plan.model, machine)
+    return Bench(pipeline, warp_of(pipeline, adapter_for(pipeline.target), sampling, None), judge)
+
+
+def load_pipeline(model: str, machine: dict) -> CSDAutoregressivePipeline:
+    """The model on the device and in the number format that ``machine`` wishes for."""
     device, _ = choose_device(machine["device"])
     wanted = machine["dtype"]
-    if plan.model == EMBEDDED and wanted == "auto":
+    if model == EMBEDDED and wanted == "auto":
         wanted = "float32"  # as in `csd generate`: small enough for any device
     dtype, _ = choose_dtype(wanted, device)
     quiet_libraries()
-    with status(f"loading {plan.model}"):
-        pipeline = CSDAutoregressivePipeline.from_pretrained(plan.model, dtype=getattr(torch, dtype)).to(device)
-    return Bench(pipeline, warp_of(pipeline, adapter_for(pipeline.target), sampling, None), judge)
+    with status(f"loading {model}"):
+        return CSDAutoregressivePipeline.from_pretrained(model, dtype=getattr(torch, dtype)).to(device)
 
 
 def _arms(plan: Plan, bench: Bench) -> list:

@@ -50,7 +50,7 @@ def part_options(command):
         click.option("--drafter", metavar="NAME", help="Who proposes tokens, see `csd rules`."),
         click.option("--window", type=WindowOption(), metavar="N|auto",
                      help="Tokens per forward, drafts included; 1: plain decoding; auto: the fastest, by measurement."),
-        click.option("--redraw", metavar="WORD", help="fresh, coupled or gumbel."),
+        click.option("--redraw", metavar="WORD", help="fresh, coupled, gumbel or auto."),
         click.option("--init", metavar="WORD", help="Drafts entering the window: uniform, left, above, mean, ..."),
         click.option("--draft", multiple=True, metavar="KNOB=VALUE", help="Any knob of the drafter; repeatable."),
         click.option("--relaxation", metavar="NAME", help="Acceptance rule, see `csd rules`."),

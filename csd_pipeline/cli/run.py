@@ -12,7 +12,7 @@ import click
 import torch
 from PIL.Image import Resampling
 
-from csd_pipeline.automatic_window import is_automatic
+from csd_pipeline.automatic_drafting import is_automatic
 from csd_pipeline.components import complete_parts
 from csd_pipeline.decoding import Warp
 from csd_pipeline.decoding.verification import is_exact
@@ -84,7 +84,7 @@ def run_job(
             parts = choose_parts(job.parts, {name: getattr(pipeline, name) for name in PARTS})
         parts = complete_parts(**parts)
         if job.resume and is_automatic(parts["drafter"]):
-            raise ValueError("--resume looks for pictures of one window; give --window a number instead of auto")
+            raise ValueError("--resume looks for pictures of one method; choose --window and --redraw instead of auto")
         pipeline.register_modules(**parts)
         if compiled:
             pipeline.enable_compile()

@@ -47,7 +47,7 @@ class JacobiDrafter(Drafter):
             accepted so far; recipes hold the number.
         redraw: ``"fresh"`` independent draws (SJD); ``"coupled"`` keeps a draft as often as its new law allows
             (maximal coupling); ``"gumbel"`` position-indexed noise, which makes an exact run return the very picture
-            of plain decoding.
+            of plain decoding. The word auto lets the pipeline choose in every call; outside it, it means coupled.
         init: law of drafts entering the window: ``"uniform"``; the recorded target law of the position to the left
             (``"left"``), above (``"above"``) or the mean of both (``"mean"``); ``"left-copy"`` / ``"above-copy"``
             repeat a token (point mass). A neighbour that has no law yet is replaced by the nearest position to the
@@ -89,7 +89,7 @@ class JacobiDrafter(Drafter):
     ):
         if window != AUTO:
             require_integer("window", window, 1)
-        require_choice("redraw", redraw, REDRAWS)
+        require_choice("redraw", redraw, (*REDRAWS, AUTO))
         require_choice("init", init, ENTRIES)
         require_choice("guide", guide, GUIDES)
         require_at_least("growth_weight", growth_weight, 0)
@@ -131,7 +131,8 @@ class JacobiDrafter(Drafter):
         siblings = None
         if self.extra_tokens:
             siblings = Siblings(config.tree_width, config.tree_depth, by_race=self.shares_noise)
-        return JacobiRun(self.window, config.redraw, entry, guide, config.record, siblings)
+        redraw = "coupled" if config.redraw == AUTO else config.redraw
+        return JacobiRun(self.window, redraw, entry, guide, config.record, siblings)
 
 
 class JacobiRun(DraftRun):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from csd_pipeline.automatic_window import is_automatic
+from csd_pipeline.automatic_drafting import is_automatic
 from csd_pipeline.checks import require_choice
 from csd_pipeline.decoding.tree_verification import check_tree
 from csd_pipeline.drafters import JacobiDrafter
@@ -40,7 +40,7 @@ class Arm:
     def __post_init__(self):
         require_choice("loop", self.loop, LOOPS)
         if is_automatic(self.parts["drafter"]):
-            raise ValueError(f"arm {self.name!r}: a comparison needs windows that stay; give a number instead of auto")
+            raise ValueError(f"arm {self.name!r}: a comparison needs knobs that stay; choose window and redraw")
         check_tree(**self.parts)
         if self.loop == "naive":
             check_released(**self.parts)

@@ -1,8 +1,10 @@
+import itertools
 import os
 
 import pytest
+import torch
 
-from csd_pipeline.cli import devices
+from csd_pipeline.cli import devices, processor_bfloat16
 
 
 def test_auto_dtype_follows_the_device(monkeypatch):
@@ -48,3 +50,45 @@ def test_threads_leave_busy_cores_alone(monkeypatch):
     assert devices.choose_threads(7) == (7, "as asked")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert devices.choose_threads(None)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("instructions", "gain", "dtype", "reason"),
+    [
+        (False, None, "float32", "no instructions for bfloat16"),
+        (True, 2.0, "bfloat16", "1/2.0 of the time of float32"),
+        (True, 1.1, "float32", "only 1.1x as fast"),
+    ],
+)
+def test_a_processor_computes_in_bfloat16_where_that_is_faster(monkeypatch, instructions, gain, dtype, reason):
+    """Without the instructions nothing is measured."""
+
+    def measured():
+        assert gain is not None
+        return gain
+
+    monkeypatch.setattr(devices, "computes_in_bfloat16", lambda: instructions)
+    monkeypatch.setattr(devices, "bfloat16_speedup", measured)
+    chosen, why = devices.choose_dtype("auto", "cpu")
+    assert chosen == dtype and reason in why
+    assert devices.choose_dtype("float32", "cpu")[0] == "float32"
+
+
+def test_instructions_a_torch_can_not_tell_of_are_not_there(monkeypatch):
+    for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
+        monkeypatch.delattr(torch.cpu, name, raising=False)
+    assert not processor_bfloat16.computes_in_bfloat16()
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True, raising=False)
+    assert processor_bfloat16.computes_in_bfloat16()
+
+
+def test_the_measurement_is_a_ratio_of_times(monkeypatch):
+    """A clock by which the products take 6 and 2 in turn."""
+    now, steps = [0.0], itertools.cycle((0.0, 6.0, 0.0, 2.0))
+
+    def clock():
+        now[0] += next(steps)
+        return now[0]
+
+    monkeypatch.setattr(processor_bfloat16.time, "perf_counter", clock)
+    assert processor_bfloat16.bfloat16_speedup() == pytest.approx(3.0)

@@ -1,4 +1,4 @@
-"""Chooses the window of a call from the time of this target's forwards and the pictures drawn so far."""
+"""Chooses window and redraw of a call from the time of this target's forwards and the pictures drawn so far."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ import time
 import torch
 
 from .decoding import Warp
+from .decoding.verification import relaxes
 from .drafters import Drafter
-from .drafters.window_choice import AUTO, WINDOWS, AcceptanceRecord, choose_window
+from .drafters.jacobi import REDRAWS
+from .drafters.window_choice import AUTO, WINDOWS, AcceptanceRecord, choose_window, expected_tokens
 from .recipe import describe
 from .targets import PromptBatch
 
 _FORWARDS = 3  # timed per window, after one that warms up; the fastest counts
 
 
-class AutomaticWindow:
-    """What a pipeline remembers for ``window="auto"``: seconds per forward and batch size, acceptance per method.
+class AutomaticDrafting:
+    """What a pipeline remembers for ``"auto"``: seconds per forward and batch size, acceptance per method.
 
-    A wider window also lets drafts ripen longer, so that what was accepted at one width only roughly tells what will be
-    at another; the pictures drawn at the new one correct that.
+    A redraw that was never used is taken to accept as often as the prior says, so that it is tried as soon as those
+    that were used turn out to be worse. A wider window also lets drafts ripen longer, so that what was accepted at one
+    width only roughly tells what will be at another; the pictures drawn at the new one correct that.
     """
 
     def __init__(self):
@@ -28,7 +31,11 @@ class AutomaticWindow:
         self._records: dict[str, AcceptanceRecord] = {}
 
     def choose(self, adapter, prompt: PromptBatch, warp: Warp, parts: dict) -> Drafter:
-        """The drafter of ``parts`` with a window of numbers; the first call with a batch size times a few forwards.
+        """The drafter of ``parts`` with window and redraw chosen: most tokens per second.
+
+        Where windows are to be chosen, the first call with a batch size times a few forwards. Of redraws that promise
+        as much, one whose pictures are those of plain decoding is preferred (``"gumbel"``, with an exact rule), else
+        ``"coupled"``.
 
         Args:
             adapter: of the target, which is on its device.
@@ -36,16 +43,29 @@ class AutomaticWindow:
             warp: its time is part of a pass.
             parts: ``drafter`` and the other parts of the call.
         """
+        drafter, seconds = parts["drafter"], {parts["drafter"].window: 1.0}
+        if drafter.config.window == AUTO:
+            seconds = self._seconds_of(adapter, prompt, warp)
+        first = "coupled" if relaxes(parts["relaxation"], parts["alignment_filter"]) else "gumbel"
+        redraws = [drafter.config.redraw]
+        if drafter.config.redraw == AUTO:
+            redraws = sorted(REDRAWS, key=lambda redraw: redraw != first)
+        best, chosen = 0.0, drafter
+        for redraw in redraws:
+            method = _method(parts | {"drafter": _with(drafter, max(seconds), redraw)}, warp)
+            rates = self._records.get(method, AcceptanceRecord()).rates(max(seconds))
+            window = choose_window(seconds, rates)
+            speed = expected_tokens(window, rates) / seconds[window]
+            if speed > best:
+                best, chosen = speed, _with(drafter, window, redraw)
+        return chosen
+
+    def _seconds_of(self, adapter, prompt: PromptBatch, warp: Warp) -> dict[int, float]:
         key = (id(adapter.model), str(prompt.ids.device), str(adapter.model.dtype), len(prompt.rows()[0]))
         key += (prompt.images, adapter.image_size)
         if key not in self._seconds:
             self._seconds[key] = time_forwards(adapter, prompt, warp)
-        seconds = self._seconds[key]
-        record = self._records.get(_method(parts, warp), AcceptanceRecord())
-        window = choose_window(seconds, record.rates(max(seconds)))
-        drafter = parts["drafter"]
-        knobs = {name: value for name, value in describe(drafter).items() if not name.startswith("_")}
-        return type(drafter)(**knobs | {"window": window})
+        return self._seconds[key]
 
     def learn(self, parts: dict, warp: Warp, traces: list, total: int) -> None:
         """Enter what was accepted in the finished images of a call, drawn with the drafter :meth:`choose` gave."""
@@ -56,7 +76,12 @@ class AutomaticWindow:
 
 
 def is_automatic(drafter: Drafter) -> bool:
-    return drafter.config.get("window") == AUTO
+    return AUTO in (drafter.config.get("window"), drafter.config.get("redraw"))
+
+
+def _with(drafter: Drafter, window: int, redraw: str) -> Drafter:
+    knobs = {name: value for name, value in describe(drafter).items() if not name.startswith("_")}
+    return type(drafter)(**knobs | {"window": window, "redraw": redraw})
 
 
 def time_forwards(adapter, prompt: PromptBatch, warp: Warp) -> dict[int, float]:

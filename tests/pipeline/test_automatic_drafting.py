@@ -1,0 +1,116 @@
+"""`window="auto"` and `redraw="auto"`: chosen per call by time and acceptance, recorded as what they were."""
+
+import pytest
+import torch
+from helpers import run_toy
+from tiny_janus import PROMPT, draw, tiny_pipeline
+
+from csd_pipeline import automatic_drafting
+from csd_pipeline.drafters import JacobiDrafter
+from csd_pipeline.drafters.jacobi import REDRAWS
+from csd_pipeline.drafters.window_choice import WINDOWS
+from csd_pipeline.evaluation.arms import Arm
+from csd_pipeline.recipe import rebuild_parts
+from csd_pipeline.relaxation import EntropyRelaxation, Exact
+from csd_pipeline.targets.toy import ToyTarget
+
+
+@pytest.fixture
+def automatic(shared):
+    return tiny_pipeline(target=shared.target, drafter=JacobiDrafter("auto", "coupled"))
+
+
+def flat(adapter, prompt, warp):
+    return dict.fromkeys((1, 4, 12), 1.0)
+
+
+def steep(adapter, prompt, warp):
+    return {1: 1.0, 4: 50.0, 12: 50.0}
+
+
+@pytest.mark.parametrize(("times", "window"), [(flat, 12), (steep, 1)])
+def test_the_recipe_holds_the_number_and_draws_the_same_tokens(automatic, shared, monkeypatch, times, window):
+    monkeypatch.setattr(automatic_drafting, "time_forwards", times)
+    output = automatic(PROMPT, seed=7, output_type="latent")
+    recipe = output.recipes[0]
+    assert recipe["drafter"]["window"] == window and recipe["drafter"]["redraw"] == "coupled"
+    assert automatic.drafter.config.window == "auto"
+    again = tiny_pipeline(target=shared.target, **rebuild_parts(recipe))
+    assert torch.equal(output.images, again(PROMPT, seed=7, output_type="latent").images)
+
+
+def test_what_was_accepted_moves_the_choice(automatic, monkeypatch):
+    """A picture in which no draft is accepted makes any window wider than 1 a loss; another method is not touched."""
+    monkeypatch.setattr(automatic_drafting, "time_forwards", lambda *_: {1: 1.0, 4: 1.5})
+    first = automatic(PROMPT, seed=7, output_type="latent")
+    assert first.recipes[0]["drafter"]["window"] == 4
+    (record,) = automatic._automatic_drafting._records.values()
+    assert 0 < record.tested[0] <= first.traces[0].nfe
+    record.tested, record.accepted = [500] * 3, [10] * 3
+    assert automatic(PROMPT, seed=7, output_type="latent").recipes[0]["drafter"]["window"] == 1
+    hotter = automatic(PROMPT, seed=7, output_type="latent", temperature=0.5)
+    assert hotter.recipes[0]["drafter"]["window"] == 4
+
+
+def test_forwards_are_timed_once_per_batch_size(automatic, monkeypatch):
+    asked = []
+    time_forwards = automatic_drafting.time_forwards
+
+    def counted(adapter, prompt, warp):
+        asked.append(prompt.images)
+        return time_forwards(adapter, prompt, warp)
+
+    monkeypatch.setattr(automatic_drafting, "time_forwards", counted)
+    for images, batch_size in ((1, None), (1, None), (5, 2), (2, None), (3, None)):
+        automatic(PROMPT, seed=1, num_images_per_prompt=images, batch_size=batch_size, output_type="latent")
+    assert asked == [1, 2, 3]
+
+
+def test_every_width_that_fits_is_timed_without_counting_as_a_forward_of_the_picture(automatic):
+    output = automatic(PROMPT, seed=1, output_type="latent")
+    (seconds,) = automatic._automatic_drafting._seconds.values()
+    assert list(seconds) == [w for w in WINDOWS if w <= 16] and min(seconds.values()) > 0
+    assert output.traces[0].nfe == len(output.traces[0].accepted) <= 15
+
+
+def test_a_saved_folder_keeps_the_word(automatic, tmp_path):
+    automatic.drafter.save_config(tmp_path)
+    assert JacobiDrafter.from_pretrained(tmp_path).config.window == "auto"
+    assert draw(automatic).shape == (1, 16)
+
+
+@pytest.mark.parametrize("drafter", [JacobiDrafter("auto"), JacobiDrafter(4, "auto")])
+def test_arms_of_a_comparison_stay_what_they_are(drafter):
+    with pytest.raises(ValueError, match="arm 'mine': a comparison needs knobs that stay"):
+        Arm("mine", {"drafter": drafter, "relaxation": Exact(), "alignment_filter": None})
+
+
+@pytest.mark.parametrize(("rule", "first"), [(Exact(), "gumbel"), (EntropyRelaxation(0.5), "coupled")])
+def test_the_redraw_is_the_preferred_one_until_it_accepts_less_than_others_may(shared, rule, first):
+    pipe = tiny_pipeline(target=shared.target, drafter=JacobiDrafter(4, "auto"), relaxation=rule)
+    recipe = pipe(PROMPT, seed=7, output_type="latent").recipes[0]
+    assert recipe["drafter"]["redraw"] == first and recipe["drafter"]["window"] == 4
+    assert not pipe._automatic_drafting._seconds  # the window stands, so no forward is timed
+    used = [first]
+    for _ in range(2):  # each in turn accepts next to nothing
+        (newest,) = [record for record in pipe._automatic_drafting._records.values() if record.tested[0] < 400]
+        newest.tested, newest.accepted = [500] * 3, [len(used)] * 3
+        used.append(pipe(PROMPT, seed=7, output_type="latent").recipes[0]["drafter"]["redraw"])
+    assert sorted(used) == sorted(REDRAWS)
+    (newest,) = [record for record in pipe._automatic_drafting._records.values() if record.tested[0] < 400]
+    newest.tested, newest.accepted = [500] * 3, [0] * 3
+    assert pipe(PROMPT, seed=7, output_type="latent").recipes[0]["drafter"]["redraw"] == used[1]  # the best of the bad
+
+
+def test_redraw_and_window_are_chosen_together(shared, monkeypatch):
+    monkeypatch.setattr(automatic_drafting, "time_forwards", flat)
+    pipe = tiny_pipeline(target=shared.target, drafter=JacobiDrafter("auto", "auto"), relaxation=Exact())
+    output = pipe(PROMPT, seed=7, output_type="latent")
+    assert (output.recipes[0]["drafter"]["window"], output.recipes[0]["drafter"]["redraw"]) == (12, "gumbel")
+    again = tiny_pipeline(target=shared.target, **rebuild_parts(output.recipes[0]))
+    assert torch.equal(output.images, again(PROMPT, seed=7, output_type="latent").images)
+
+
+def test_outside_a_pipeline_auto_is_the_coupled_redraw():
+    tokens = [run_toy(ToyTarget(3, 2, 2), JacobiDrafter(3, redraw), range(50)).tokens for redraw in ("auto", "coupled")]
+    assert torch.equal(*tokens)
