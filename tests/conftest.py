@@ -1,5 +1,8 @@
+import os
 import sys
 from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch reads it; also for the interpreters that tests start
 
 import pytest
 import torch

@@ -26,6 +26,7 @@ def run_batch_suite(plan: Plan, batches: tuple[int, ...], sampling: dict, machin
         sampling, machine: as of the other suite.
     """
     pipeline, arms = load_pipeline(plan.model, machine), arms_of(batches, plan.windows)
+    pipeline.set_progress_bar_config(disable=True)
     given = {name: value for name, value in sampling.items() if value is not None}
     facts, results = machine_facts(pipeline.device), []
     for threads in plan.threads:
