@@ -38,10 +38,14 @@ class CompiledForwards:
 
     What is committed does not matter to a forward's time, nor do drafts: every one runs on the session of the image
     that is being drawn, over the slots the pass then writes anew.
+
+    Args:
+        device: they run on.
+        options: of torch.compile.
     """
 
-    def __init__(self, device: torch.device | str):
-        self.device, self._compiled = device, {}
+    def __init__(self, device: torch.device | str, **options):
+        self.device, self.options, self._compiled = device, {"fullgraph": True} | options, {}
 
     def watch(self, run_pass) -> tuple[RunPass, Clock]:
         """``run_pass`` with a compiled forward before every pass, and the clock of these forwards."""
@@ -62,7 +66,7 @@ class CompiledForwards:
         key = (length, run.images)
         if key not in self._compiled:
             copy = FunctionType(_forward.__code__.replace(), _forward.__globals__)  # torch.compile: one, one variant
-            self._compiled[key] = torch.compile(copy, fullgraph=True)
+            self._compiled[key] = torch.compile(copy, **self.options)
         with clock:
             self._compiled[key](run.session, tokens, committed)
 

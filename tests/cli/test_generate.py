@@ -249,3 +249,23 @@ def test_broken_models_and_devices_are_one_sentence(csd, tmp_path):
     weights.write_bytes(weights.read_bytes()[:-100])
     one_error(csd("generate", "x", "--model", "broken/"), "model.safetensors", "truncated")
     assert not list(tmp_path.glob("*.png"))
+
+
+def test_refilled_pictures_are_the_same(drawn, csd, tmp_path):
+    _, folder = drawn
+    arguments = ("--prompts", folder / "prompts.txt", "-n", 2, "--batch", 1, "--refill", "--preset", "balanced")
+    result = csd("generate", *arguments, "--seed", LAST_SEED - 1, "-o", "refilled", "--json", "refilled.json")
+    assert result.exit_code == 0, result.output
+    traces = json.loads((tmp_path / "refilled.json").read_text())
+    assert [trace["seed"] for trace in traces] == [LAST_SEED - 1, LAST_SEED, 0, 1]
+    before = json.loads((folder / "traces.json").read_text())
+    assert traces[1]["prompt"] == before[0]["prompt"] and traces[1]["nfe"] == before[0]["nfe"]
+    digests = [
+        read_recipe(trace["file"])["tokens_sha256"]
+        for trace in (traces[1], before[0] | {"file": folder / before[0]["file"]})
+    ]
+    assert digests[0] == digests[1]
+
+
+def test_cuda_graphs_elsewhere_are_refused_before_the_model_loads(csd, no_model):
+    one_error(csd("generate", "a fox", "--device", "cpu", "--cuda-graphs"), "--cuda-graphs needs a CUDA device")

@@ -3,10 +3,11 @@ from functools import partial
 import pytest
 
 from csd_pipeline import CSDAutoregressivePipeline
-from csd_pipeline.decoding import Warp
+from csd_pipeline.decoding import CompiledPass, Warp
 from csd_pipeline.drafters import JacobiDrafter
 from csd_pipeline.evaluation.arms import Arm, plain_arms
 from csd_pipeline.evaluation.bench import Bench
+from csd_pipeline.evaluation.clocks import CompiledForwards
 from csd_pipeline.evaluation.prompt_accuracy import PromptAccuracy
 from csd_pipeline.evaluation.summary import acceptance_counts
 from csd_pipeline.relaxation import EntropyRelaxation, Exact
@@ -79,3 +80,15 @@ def test_the_naive_loop_is_refused_where_it_knows_no_model(bench, monkeypatch):
     parts = GUMBEL | {"drafter": JacobiDrafter(4, "fresh", "uniform")}
     with pytest.raises(ValueError, match="knows Janus targets only, this is toy"):
         bench.run([Arm("naive", parts, loop="naive")], PROMPTS, 0)
+
+
+def test_compiled_arms_are_timed_beside_compiled_forwards(bench, monkeypatch):
+    """The pictures of the uncompiled arm; forwards are counted once, though the image is drawn twice."""
+    monkeypatch.setattr(bench, "_compiled", CompiledPass(backend="eager"))
+    monkeypatch.setattr(bench, "_forwards", CompiledForwards("cpu", backend="eager"))
+    for warm in range(2):
+        run = bench.decode(Arm("fast", GUMBEL, "compiled"), PROMPTS[0], 3 + warm)
+    plain = bench.decode(Arm("x", GUMBEL), PROMPTS[0], 4)
+    assert (run.tokens == plain.tokens).all() and run.accepted == plain.accepted and run.nfe == plain.nfe
+    assert run.drafted == [63] * run.nfe  # whole windows, also at the end
+    assert run.prefill_wall > 0 and run.forward_wall > 0 and run.prefill_wall < run.wall

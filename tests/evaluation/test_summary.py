@@ -1,7 +1,7 @@
 import pytest
-from bench_runs import ARMS, hand_runs, run_of
+from bench_runs import ARMS, PARTS, hand_runs, run_of
 
-from csd_pipeline.evaluation.arms import Arm
+from csd_pipeline.evaluation.arms import Arm, plain_arms
 from csd_pipeline.evaluation.summary import Spread, acceptance_counts, naive_twins, summarise
 
 
@@ -72,3 +72,17 @@ def test_what_can_not_be_watched_is_none_and_not_a_number(rows):
     row = rows["transformers"].to_dict()
     assert row["step_ratio"] is row["efficiency"] is row["overhead"] is row["efficient"] is None
     assert row["over_plain"]["mean"] == pytest.approx((9 / 12 + 17 / 18) / 2)
+
+
+def test_a_compiled_arm_is_as_efficient_as_its_forwards_allow_against_compiled_plain_decoding():
+    """Plain decoding compiled takes 4 s of forwards instead of 8; wall clock still compares with uncompiled `ar`."""
+    arms = [*plain_arms(compiled=True), Arm("fast", PARTS, "compiled")]
+    runs = [run_of("ar", 0, [0] * 8, 8.0, 0.5), run_of("ar compiled", 0, [0] * 8, 4.0, 0.5)]
+    runs += [run_of("fast", 0, [3, 3], 2.0, 0.0)]
+    rows = {row.arm: row for row in summarise(runs, arms)}
+    assert rows["fast"].over_plain.median == pytest.approx(9 / 2.5)
+    assert rows["fast"].step_ratio.median == pytest.approx(2.0)  # 1 s over 0.5 s
+    assert (
+        rows["fast"].efficiency.median == pytest.approx(5 / 2.5 / (4 / 2))
+        and rows["ar compiled"].step_ratio.median == 1
+    )
