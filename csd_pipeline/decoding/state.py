@@ -5,7 +5,7 @@ A pass changes it in place, so that a pass that was captured once finds it where
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -58,6 +58,8 @@ class DecodingState:
             maps: also note entropy, acceptance and pass number at every position.
         """
         images = len(seeds)
+        if grid.forced is not None:  # once: a copy in every pass would make the host wait
+            grid = replace(grid, forced=grid.forced.to(seeds.device))
         zeros = torch.zeros(images, dtype=torch.int64, device=seeds.device)
         tokens = torch.zeros(images, grid.tokens + 1, dtype=torch.int64, device=seeds.device)
         names = ("drift", "entropy", "acceptance", "passes") if maps else ("drift",)
@@ -84,7 +86,7 @@ class DecodingState:
         """Forced token (or -1) at each absolute position, None when the grid forces nothing."""
         if self.grid.forced is None:
             return None
-        table = self.grid.forced.to(positions.device)
+        table = self.grid.forced
         return torch.where(positions < len(table), table[positions.clamp(max=len(table) - 1)], -1)
 
     def commit(self, window: Window, outcome: Verification) -> None:

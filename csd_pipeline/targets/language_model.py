@@ -29,6 +29,7 @@ class LanguageModelAdapter(TargetAdapter):
     def __init__(self, model, size: tuple[int, int] | None, decoder: nn.Module, vq: nn.Module):
         super().__init__(model, size)
         self.decoder, self.vq = decoder, vq
+        self.head: tuple[Tensor | None, ...] = ()  # of the codes, from the first session on
         self.cache_argument = cache_argument(decoder)
 
     @cached_property
@@ -48,8 +49,21 @@ class LanguageModelAdapter(TargetAdapter):
     def open(self, prompt: PromptBatch, window: int) -> CachedSession:
         rows = self.vocabulary_codes.head_rows(self.model.lm_head)
         device = prompt.ids.device  # an offloaded head lies elsewhere
-        self.head = tuple(None if row is None else row.to(device) for row in rows)
+        self._set_head(tuple(None if row is None else row.to(device) for row in rows))
         return CachedSession(self, prompt, self.decoder.config.num_hidden_layers, window)
+
+    @torch.no_grad()
+    def _set_head(self, rows: tuple[Tensor, Tensor | None]) -> None:
+        """Weight and bias of the codes' rows; rows of the same shape go where earlier ones are, as captured passes of
+        earlier sessions read them there.
+        """
+        kept = [old for old, new in zip(self.head, rows, strict=False) if old is not None and _alike(old, new)]
+        if len(kept) < sum(row is not None for row in rows):
+            self.head = rows
+            return
+        for old, new in zip(self.head, rows, strict=True):
+            if new is not None and old.data_ptr() != new.data_ptr():
+                old.copy_(new)
 
     def embed_prompt(self, ids: Tensor) -> Tensor:
         return self.decoder.embed_tokens(ids)
@@ -90,6 +104,10 @@ class LanguageModelAdapter(TargetAdapter):
         for token in sorted({*tokenizer.all_special_tokens, *names} - {""}, key=len, reverse=True):
             prompt = prompt.replace(token, " ")
         return prompt
+
+
+def _alike(old: Tensor, new: Tensor | None) -> bool:
+    return new is not None and (old.shape, old.dtype, old.device) == (new.shape, new.dtype, new.device)
 
 
 def padded_row(ids: Tensor, context: list[int], pad: int) -> tuple[Tensor, Tensor]:
