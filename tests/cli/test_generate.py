@@ -102,7 +102,7 @@ def test_an_automatic_window_is_drawn_again_with_its_number(csd, tmp_path):
     assert again.stderr == "the same tokens as in the given picture\n"
     assert read_recipe(tmp_path / "again.png") == recipe
     refused = csd("generate", "snowman", "--window", "auto", "--seed", 1, "--resume", "-o", "out/")
-    assert refused.exit_code != 0 and "give --window a number instead of auto" in refused.output
+    assert refused.exit_code != 0 and "choose --window and --redraw instead of auto" in refused.output
 
 
 def test_a_lossy_record_is_not_called_exact(csd):

@@ -43,6 +43,7 @@ def test_an_exact_run_spends_no_drift(embedded):
 
 def test_asking_for_drift_reads_nothing_from_the_device():
     from csd_pipeline.decoding import Progress
+    from csd_pipeline.decoding.trace import TraceRecorder
 
-    progress = Progress(1, [2], torch.zeros(1, 4, device="meta"), torch.zeros(1, 4, device="meta"))
+    progress = Progress(1, [2], lambda: None, TraceRecorder([0], 4, "meta", maps=False))
     assert progress.drift.device.type == "meta" and progress.drift.shape == (1,)
