@@ -1,7 +1,6 @@
 """What a callback can ask for beside the token ids: committed tokens and drift of every image."""
 
 import pytest
-import torch
 
 from csd_pipeline import CSDAutoregressivePipeline
 
