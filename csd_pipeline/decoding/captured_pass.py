@@ -79,7 +79,7 @@ class CapturedPass(RunPass):
             self._rooms.popitem(last=False)
 
     def __call__(self, run: DecodingPass, length: int) -> Tensor:
-        captures = self._rooms[_key(run)].captures
+        captures = self._room_of(run).captures
         shape = (length, run.limit, astuple(run.warp))
         if shape not in captures:
             captures[shape] = None
@@ -92,6 +92,10 @@ class CapturedPass(RunPass):
         capture, report = captures[shape]
         capture.replay()
         return report
+
+    def _room_of(self, run: DecodingPass) -> _Room:
+        """By the run itself: describing it in every pass would take longer than to launch one."""
+        return next(room for room in self._rooms.values() if room.run is run)
 
 
 def _key(run: DecodingPass) -> tuple:
