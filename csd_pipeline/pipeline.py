@@ -245,6 +245,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
         callback = (callback_on_step_end, callback_on_step_end_tensor_inputs)
         self.check_inputs(num_images_per_prompt, height, width, output_type, *callback, batch_size, refill)
         adapter, device = adapter_for(self.target, self.size_of(height, width)), self._execution_device
+        self._run_pass.check_device(torch.device(device))
         if type(self._run_pass) is not RunPass:
             self._check_whole()
         own = {name: getattr(self, name) for name in PARTS}

@@ -11,7 +11,7 @@ from csd_pipeline.decoding import CapturedPass
 
 
 class Tape(TorchDispatchMode):
-    """A capture with the methods of :class:`csd_pipeline.decoding.captured_pass.CudaGraph`.
+    """One recorded pass.
 
     While it records, no result can be read by the host; afterwards everything is as it was before. What the recorded
     work made itself is spoiled, as nothing was computed yet.
@@ -20,15 +20,11 @@ class Tape(TorchDispatchMode):
     HOST_READS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "is_nonzero")
     replays = 0  # of all tapes
 
-    def __init__(self, pool=None):
+    def __init__(self):
         super().__init__()
         self._calls: list[tuple] = []  # operator, arguments, storage of the result that has to be written
         self._made: set[int] = set()
         self._before: dict[int, tuple[Tensor, Tensor]] = {}
-
-    @staticmethod
-    def new_pool() -> None:
-        return None
 
     def record(self, work):
         with self:
@@ -81,6 +77,20 @@ def _fresh(result, func, args) -> list[Tensor]:
     return [t for t in made if t.untyped_storage().data_ptr() not in given or t.numel() == 0]
 
 
+class Tapes:
+    """The tapes of a run, with the methods of :class:`csd_pipeline.decoding.captured_pass.CudaGraphs`."""
+
+    device_type = "cpu"
+
+    def __init__(self, device):
+        assert device.type == "cpu"
+
+    def record(self, work):
+        tape = Tape()
+        result = tape.record(work)
+        return tape.replay, result
+
+
 def captured() -> CapturedPass:
     """Captured passes on tape."""
-    return CapturedPass(graph=Tape)
+    return CapturedPass(graphs=Tapes)

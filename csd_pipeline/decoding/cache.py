@@ -48,7 +48,9 @@ class RowCacheLayer(CacheLayerMixin):
 
     def admit(self, rows: Tensor, other: RowCacheLayer, length: int) -> None:
         for mine, theirs in ((self.keys, other.keys), (self.values, other.values)):
-            mine[:, :, :length].index_copy_(0, rows.to(mine.device), theirs[:, :, :length])
+            rows = rows.to(mine.device)
+            mine[:, :, :length].index_copy_(0, rows, theirs[:, :, :length])
+            mine[:, :, length:].index_fill_(0, rows, 0.0)  # a NaN left there would reach masked sums
 
     def move(self, source: Tensor, target: Tensor) -> None:
         for stored in (self.keys, self.values):

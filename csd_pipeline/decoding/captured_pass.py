@@ -7,9 +7,10 @@ known by.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, field
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -17,80 +18,91 @@ from torch import Tensor
 from .one_pass import DecodingPass, RunPass
 
 _ROOMS = 2  # runs whose storage is kept, with their key/value caches
+_WRITTEN_FIRST = 2  # passes of a shape before it is captured: a compiled one may compile in both
+_MOST_CAPTURES = 64  # of a room; sampling settings that change all the time would pile them up
 
 
-class CudaGraph:
-    """One captured pass. ``pool`` is the memory it shares with other captures that never run at the same time."""
+class CudaGraphs:
+    """Captures of one run: they share a pool of memory and a stream, and are never replayed at the same time."""
 
-    def __init__(self, pool):
-        self.graph, self.pool = torch.cuda.CUDAGraph(), pool
+    device_type = "cuda"
 
-    def record(self, work: Callable[[], Tensor]) -> Tensor:
-        """Capture ``work``, which does not run; its result is overwritten by every :meth:`replay`."""
-        with torch.cuda.graph(self.graph, pool=self.pool, capture_error_mode="thread_local"):
-            return work()
+    def __init__(self, device: torch.device):
+        self.device = device
+        with torch.cuda.device(device):
+            self.pool, self.stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
 
-    def replay(self) -> None:
-        self.graph.replay()
-
-    @staticmethod
-    def new_pool():
-        return torch.cuda.graph_pool_handle()
+    def record(self, work: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
+        """Capture ``work``, which does not run. Returns what replays it, and its result, which that overwrites."""
+        graph = torch.cuda.CUDAGraph()
+        options = {"pool": self.pool, "stream": self.stream, "capture_error_mode": "thread_local"}
+        with torch.cuda.device(self.device), torch.cuda.graph(graph, **options):
+            result = work()
+        return graph.replay, result
 
 
 @dataclass
 class _Room:
-    """A run that keeps its storage, and the captures that know it."""
+    """A run that keeps its storage, how often each shape was run, and the captures that know it."""
 
     run: DecodingPass
-    captures: dict[tuple, tuple[object, Tensor] | None] = field(default_factory=dict)
+    graphs: object
+    written: Counter = field(default_factory=Counter)
+    captures: dict[tuple, tuple[Callable[[], None], Tensor]] = field(default_factory=dict)
 
 
 class CapturedPass(RunPass):
     """Captures a pass per window, number of images and reach of attention, and replays it from then on.
 
-    The first pass of every shape runs as it is written, which fills what is kept between passes; the second is
+    The first passes of every shape run as they are written, which fills what is kept between passes; the third is
     captured. Finished images stay in the batch until all are finished: another number of images would be another shape.
 
     Args:
         run_pass: what is captured: a pass as it is written (None), or compiled.
-        graph: class of a capture, :class:`CudaGraph` or one with its methods.
+        graphs: class of the captures of a run, :class:`CudaGraphs` or one with its methods.
     """
 
     one_shape, bucket, shrinks = True, 512, False
 
-    def __init__(self, run_pass: RunPass | None = None, graph=CudaGraph):
-        self.run_pass, self.graph = run_pass or RunPass(), graph
+    def __init__(self, run_pass: RunPass | None = None, graphs=CudaGraphs):
+        self.run_pass, self.graphs = run_pass or RunPass(), graphs
         self._rooms: OrderedDict[tuple, _Room] = OrderedDict()
-        self._pool = None
+
+    def check_device(self, device: torch.device) -> None:
+        if device.type != self.graphs.device_type:
+            raise ValueError(
+                f"captured passes need the model on a {self.graphs.device_type} device, it is on {device}; move it "
+                "there, or call disable_cuda_graphs()"
+            )
 
     def room_for(self, run: DecodingPass) -> DecodingPass | None:
-        room = self._rooms.get(_key(run))
+        key = _key(run)
+        room = self._rooms.get(key)
         if room is None or not room.run.session.has_room_for(run.session):
+            self._rooms.pop(key, None)
+            while len(self._rooms) >= _ROOMS:  # before the prompt runs: its cache takes their place
+                self._rooms.popitem(last=False)
             return None
-        self._rooms.move_to_end(_key(run))
+        self._rooms.move_to_end(key)
         room.run.warp = run.warp  # a callback may change it
         return room.run
 
     def settle(self, run: DecodingPass) -> None:
-        self._rooms[_key(run)] = _Room(run)
-        self._rooms.move_to_end(_key(run))
-        while len(self._rooms) > _ROOMS:
-            self._rooms.popitem(last=False)
+        self._rooms[_key(run)] = _Room(run, self.graphs(run.state.tokens.device))
 
     def __call__(self, run: DecodingPass, length: int) -> Tensor:
-        captures = self._room_of(run).captures
+        room = self._room_of(run)
         shape = (length, run.limit, astuple(run.warp))
-        if shape not in captures:
-            captures[shape] = None
-            return self.run_pass(run, length)
-        if captures[shape] is None:
-            if self._pool is None:
-                self._pool = self.graph.new_pool()
-            capture = self.graph(self._pool)
-            captures[shape] = (capture, capture.record(lambda: self.run_pass(run, length)))
-        capture, report = captures[shape]
-        capture.replay()
+        if room.written[shape] < _WRITTEN_FIRST:
+            report = self.run_pass(run, length)
+            room.written[shape] += 1  # not if it failed: what it was to fill may be missing
+            return report
+        if shape not in room.captures:
+            if len(room.captures) == _MOST_CAPTURES:
+                room.captures, room.graphs = {}, self.graphs(run.state.tokens.device)
+            room.captures[shape] = room.graphs.record(lambda: self.run_pass(run, length))
+        replay, report = room.captures[shape]
+        replay()
         return report
 
     def _room_of(self, run: DecodingPass) -> _Room:
@@ -101,8 +113,8 @@ class CapturedPass(RunPass):
 def _key(run: DecodingPass) -> tuple:
     """Everything a capture depends on that stays the same over a run."""
     model, state = run.session.model, run.state
-    weights = next(model.parameters())
-    target = (id(model), weights.data_ptr(), weights.dtype, state.grid.rows, state.grid.columns, state.vocabulary)
+    weights = hash(tuple((w.data_ptr(), w.dtype) for w in chain(model.parameters(), model.buffers())))
+    target = (id(model), weights, state.grid.rows, state.grid.columns, state.vocabulary)
     parts = (_known_as(part) for part in (run.drafter, run.relaxation, run.alignment_filter))
     return (*target, run.images, run.session.rows, len(state.maps), *parts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ def count_up(length: int, device: torch.device) -> Tensor:
     return _kept(length, device)
 
 
-@lru_cache(maxsize=256)
+@cache  # for good: a captured pass reads them where they are
 def _kept(length: int, device: torch.device) -> Tensor:
     return torch.arange(length, device=device)
 
@@ -37,6 +37,13 @@ def put(values: Tensor, index: Tensor, rows: Tensor) -> None:
 def admit_rows(values: Tensor, slots: Tensor, rows: Tensor) -> None:
     """``values[slots] = rows`` in place: what belongs to the images in ``slots`` [K] int64 becomes that of others."""
     values.index_copy_(0, slots, rows)
+
+
+def where_it_was(kept: Tensor | None, new: Tensor) -> Tensor:
+    """``new``, written over ``kept`` if that is of its kind, so that a captured pass which reads ``kept`` finds it."""
+    if kept is None or (kept.shape, kept.dtype, kept.device) != (new.shape, new.dtype, new.device):
+        return new
+    return kept if kept.data_ptr() == new.data_ptr() else kept.copy_(new)
 
 
 def at_slot(values: Tensor, slot: Tensor) -> Tensor:

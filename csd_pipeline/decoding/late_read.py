@@ -28,7 +28,7 @@ class LateRead:
             self._host = torch.empty(report.shape, pin_memory=True)
             self._host.copy_(report, non_blocking=True)
             self._done = torch.cuda.Event()
-            self._done.record()
+            self._done.record(torch.cuda.current_stream(report.device))
         else:
             self._host = report.clone()
 

@@ -129,6 +129,8 @@ def decode(
             continue
         loop.read()
         if on_pass is not None and on_pass(loop.progress()) is False:
+            while loop.reports:  # tokens and counts of one and the same pass
+                loop.read()
             loop.collect()
             break
         loop.replace_finished(waiting)

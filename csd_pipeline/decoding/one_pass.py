@@ -125,6 +125,9 @@ class RunPass:
     def settle(self, run: DecodingPass) -> None:
         """Told of a run that keeps its own storage."""
 
+    def check_device(self, device: torch.device) -> None:
+        """Raise ValueError if passes can not be run this way on ``device``."""
+
 
 def window_pass(run: DecodingPass, length: int) -> Tensor:
     """Verify ``length`` drafts of every image in one target forward and commit what is accepted.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -61,9 +61,9 @@ def extra_nodes(width: int, depth: int) -> int:
     return sum(width**level for level in range(1, depth + 1)) - depth
 
 
-@lru_cache(maxsize=256)
+@cache
 def tree_shape(width: int, depth: int, length: int, device: torch.device) -> TreeShape:
-    """Built once and kept on the device: a copy in every pass would make the host wait."""
+    """Built once and kept on the device: a copy in every pass would make the host wait; captured ones read it there."""
     parent, others = [0, *range(length)], []
     children, nodes = {}, [0]
     for level in range(depth):

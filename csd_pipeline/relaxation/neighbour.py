@@ -8,6 +8,7 @@ from diffusers.configuration_utils import register_to_config
 from torch import Tensor, minimum, nn, where, zeros_like
 
 from csd_pipeline.checks import require_at_least, require_between, require_integer
+from csd_pipeline.decoding.indexing import where_it_was
 from csd_pipeline.decoding.window import Window
 
 from .base import Relaxation
@@ -75,7 +76,7 @@ class NeighbourRelaxation(SavedFile, Relaxation):
             self._table.check(codebook, self.config.k)
         else:
             self._table = NeighbourTable.build(codebook, self.config.k)
-        self._neighbours = self._table.neighbours.to(codebook.device)
+        self._neighbours = where_it_was(self._neighbours, self._table.neighbours.to(codebook.device, copy=True))
 
     def write_file(self, path: Path) -> None:
         if self.config.keep_table and self._table is not None:

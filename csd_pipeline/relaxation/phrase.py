@@ -9,6 +9,7 @@ from diffusers.configuration_utils import register_to_config
 from torch import Tensor, nn, where
 
 from csd_pipeline.checks import require_choice
+from csd_pipeline.decoding.indexing import where_it_was
 from csd_pipeline.decoding.window import Window
 
 from .joint import JointRelaxation, same_group
@@ -74,7 +75,8 @@ class PhraseRelaxation(SavedFile, JointRelaxation):
         library, codebook = self._library, adapter.codebook
         library.check(codebook)
         phrases = {n: ids for n, ids in library.phrases.items() if n <= self.config.max_len}
-        self._known = {n: keys_of(ids, n, library.codes)[:, 0].to(codebook.device) for n, ids in phrases.items()}
+        known = {n: keys_of(ids, n, library.codes)[:, 0].to(codebook.device) for n, ids in phrases.items()}
+        self._known = {n: where_it_was(self._known.get(n), keys) for n, keys in known.items()}
         self._columns = adapter.grid.columns
 
     def write_file(self, path: Path) -> None:

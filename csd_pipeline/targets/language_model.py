@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from csd_pipeline.decoding.cache import RowCache, cache_argument
+from csd_pipeline.decoding.indexing import where_it_was
 
 from .base import CachedSession, PromptBatch, TargetAdapter, attention_mask
 from .codes_in_vocabulary import CodesInVocabulary
@@ -57,13 +58,8 @@ class LanguageModelAdapter(TargetAdapter):
         """Weight and bias of the codes' rows; rows of the same shape go where earlier ones are, as captured passes of
         earlier sessions read them there.
         """
-        kept = [old for old, new in zip(self.head, rows, strict=False) if old is not None and _alike(old, new)]
-        if len(kept) < sum(row is not None for row in rows):
-            self.head = rows
-            return
-        for old, new in zip(self.head, rows, strict=True):
-            if new is not None and old.data_ptr() != new.data_ptr():
-                old.copy_(new)
+        kept = self.head or (None, None)
+        self.head = tuple(None if new is None else where_it_was(old, new) for old, new in zip(kept, rows, strict=True))
 
     def embed_prompt(self, ids: Tensor) -> Tensor:
         return self.decoder.embed_tokens(ids)
@@ -104,10 +100,6 @@ class LanguageModelAdapter(TargetAdapter):
         for token in sorted({*tokenizer.all_special_tokens, *names} - {""}, key=len, reverse=True):
             prompt = prompt.replace(token, " ")
         return prompt
-
-
-def _alike(old: Tensor, new: Tensor | None) -> bool:
-    return new is not None and (old.shape, old.dtype, old.device) == (new.shape, new.dtype, new.device)
 
 
 def padded_row(ids: Tensor, context: list[int], pad: int) -> tuple[Tensor, Tensor]:

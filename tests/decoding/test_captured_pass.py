@@ -4,16 +4,16 @@ import pytest
 import torch
 from helpers import SEED_BASES, law_p_value, rule_of, run_toy, seeds_from
 from helpers_janus import left_padded, prompt_batch, tiny_janus
-from helpers_tape import Tape, captured
+from helpers_tape import Tape, Tapes, captured
 
 from csd_pipeline.alignment import FILTERS, ImageBudget
-from csd_pipeline.decoding import Warp, decode
+from csd_pipeline.decoding import CapturedPass, NonFiniteLogits, RunPass, Warp, decode
 from csd_pipeline.drafters import JacobiDrafter
 from csd_pipeline.drafters.entry import ENTRIES
 from csd_pipeline.drafters.jacobi import REDRAWS
 from csd_pipeline.relaxation import RELAXATIONS, EntropyRelaxation, Exact
 from csd_pipeline.targets import adapter_for
-from csd_pipeline.targets.toy import ToyTarget
+from csd_pipeline.targets.toy import ToyAdapter, ToyTarget
 
 MODEL = tiny_janus("sdpa")
 WARP = Warp(guidance_scale=2.0, temperature=0.8)
@@ -105,3 +105,62 @@ def test_the_output_law_is_the_law_of_the_target(base):
         seeds = seeds_from(base + start, 10_000)
         tokens.append(run_toy(TOY, JacobiDrafter(3, "coupled"), seeds, run_pass=run_pass).tokens)
     assert law_p_value(torch.cat(tokens), TOY.enumerate_law(Warp())) > 1e-3
+
+
+def test_numbers_left_by_a_failed_call_do_no_harm_to_the_next():
+    run_pass, method = captured(), METHODS["coupled"]
+    draw([[2, 3, 4]], [0], run_pass, **method)
+    layer = MODEL.model.language_model.layers[0].self_attn.v_proj.weight
+    whole = layer.detach().clone()
+    try:
+        layer.data.fill_(torch.nan)
+        with pytest.raises(NonFiniteLogits):
+            draw([[2, 3, 4]], [1], run_pass, **method)
+    finally:
+        layer.data.copy_(whole)
+    same(draw([[2, 3]], [2], run_pass, **method), draw([[2, 3]], [2], **method))
+
+
+def test_a_first_pass_that_failed_is_run_again_before_it_is_captured():
+    method, failed = METHODS["tree"], []
+
+    class Failing(RunPass):
+        def __call__(self, run, length):
+            if not failed:
+                failed.append(length)
+                raise MemoryError
+            return super().__call__(run, length)
+
+    run_pass = CapturedPass(Failing(), graphs=Tapes)
+    with pytest.raises(MemoryError):
+        draw([[2, 3, 4]], [0], run_pass, **method)
+    for seed in (0, 1):
+        same(draw([[2, 3, 4]], [seed], run_pass, **method), draw([[2, 3, 4]], [seed], **method))
+
+
+@pytest.mark.parametrize("name", ["neighbour", "phrase"])
+def test_tables_of_a_rule_stay_where_they_were(name):
+    rule, adapter = rule_of(name, 3), ToyAdapter(TOY)
+    rule.prepare(adapter)
+    tables = [rule._neighbours] if name == "neighbour" else list(rule._known.values())
+    rule.prepare(adapter)
+    again = [rule._neighbours] if name == "neighbour" else list(rule._known.values())
+    assert tables and [t.data_ptr() for t in tables] == [t.data_ptr() for t in again]
+
+
+def test_a_longer_prompt_than_there_is_room_for_gets_storage_of_its_own():
+    run_pass, method = captured(), METHODS["gumbel"]
+    for prompt in ([2, 3], [2, 3, 4] * 20, [4, 5]):
+        same(draw([prompt], [3], run_pass, **method), draw([prompt], [3], **method))
+    assert len(run_pass._rooms) == 1
+
+
+def test_an_interruption_reports_tokens_and_counts_of_the_same_pass():
+    adapter = adapter_for(MODEL)
+    session = adapter.open(prompt_batch(*left_padded([2, 3, 4])), 5)
+    parts = {"warp": WARP, "relaxation": Exact(), **METHODS["gumbel"]}
+    stopped = decode(session, adapter, seeds=[3], unread=2, on_pass=lambda p: p.passes < 2, **parts)
+    whole = draw([[2, 3, 4]], [3], **METHODS["gumbel"])
+    count = stopped.traces[0].tokens
+    assert not stopped.complete and 0 < count < 16
+    assert torch.equal(stopped.tokens[0, :count], whole.tokens[0, :count]) and not stopped.tokens[0, count:].any()
