@@ -80,7 +80,7 @@ def _fresh(result, func, args) -> list[Tensor]:
 class Tapes:
     """The tapes of a run, with the methods of :class:`csd_pipeline.decoding.captured_pass.CudaGraphs`."""
 
-    device_type = "cpu"
+    device_types = ("cpu",)
 
     def __init__(self, device):
         assert device.type == "cpu"

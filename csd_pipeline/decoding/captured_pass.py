@@ -25,7 +25,7 @@ _MOST_CAPTURES = 64  # of a room; sampling settings that change all the time wou
 class CudaGraphs:
     """Captures of one run: they share a pool of memory and a stream, and are never replayed at the same time."""
 
-    device_type = "cuda"
+    device_types = ("cuda",)
 
     def __init__(self, device: torch.device):
         self.device = device
@@ -69,9 +69,9 @@ class CapturedPass(RunPass):
         self._rooms: OrderedDict[tuple, _Room] = OrderedDict()
 
     def check_device(self, device: torch.device) -> None:
-        if device.type != self.graphs.device_type:
+        if device.type not in self.graphs.device_types:
             raise ValueError(
-                f"captured passes need the model on a {self.graphs.device_type} device, it is on {device}; move it "
+                f"captured passes need the model on a {self.graphs.device_types[0]} device, it is on {device}; move it "
                 "there, or call disable_cuda_graphs()"
             )
 
