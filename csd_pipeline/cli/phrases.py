@@ -50,8 +50,8 @@ def phrases(prompts, prompt_file, tokens, model, count, seed, batch, output, dev
     texts = read_prompts(prompt_file) if prompt_file else list(prompts)
     quiet_libraries()
     device = choose_device(device)[0]
-    dtype = choose_dtype("float32" if dtype == "auto" and model == EMBEDDED else dtype, device)[0]
     torch.set_num_threads(choose_threads(threads)[0])
+    dtype = choose_dtype("float32" if dtype == "auto" and model == EMBEDDED else dtype, device)[0]
     with status(f"loading {model}"):
         pipeline = CSDAutoregressivePipeline.from_pretrained(model, dtype=getattr(torch, dtype)).to(device)
     adapter = adapter_for(pipeline.target)

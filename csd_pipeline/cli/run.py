@@ -132,9 +132,9 @@ def _load(job: Job, machine: dict, device: str) -> tuple:
     wanted, from_recipe = machine["dtype"], job.recipe is not None and machine["dtype"] == "auto"
     if wanted == "auto" and job.model == EMBEDDED:
         wanted = "float32"  # small enough for any device, and exact then means the very same picture
-    dtype, dtype_reason = choose_dtype(job.recipe.get("dtype", "auto") if from_recipe else wanted, device)
     threads, threads_reason = choose_threads(machine["threads"])
-    torch.set_num_threads(threads)
+    torch.set_num_threads(threads)  # first: a number format may be chosen by measurement
+    dtype, dtype_reason = choose_dtype(job.recipe.get("dtype", "auto") if from_recipe else wanted, device)
     pipeline = CSDAutoregressivePipeline.from_pretrained(job.model, dtype=getattr(torch, dtype)).to(device)
     return pipeline, [
         f"model: {job.model}",

@@ -8,7 +8,6 @@ from csd_pipeline.cli import devices, processor_bfloat16
 
 
 def test_auto_dtype_follows_the_device(monkeypatch):
-    assert devices.choose_dtype("auto", "cpu")[0] == "float32"
     monkeypatch.setattr(devices, "supports_bfloat16", lambda device: True)
     assert devices.choose_dtype("auto", "cuda")[0] == "bfloat16"
     monkeypatch.setattr(devices, "supports_bfloat16", lambda device: False)
@@ -56,8 +55,9 @@ def test_threads_leave_busy_cores_alone(monkeypatch):
     ("instructions", "gain", "dtype", "reason"),
     [
         (False, None, "float32", "no instructions for bfloat16"),
-        (True, 2.0, "bfloat16", "1/2.0 of the time of float32"),
+        (True, 2.04, "bfloat16", "a decoder layer is 2.0x as fast in it as in float32"),
         (True, 1.1, "float32", "only 1.1x as fast"),
+        (True, 0.3, "float32", "only 0.3x as fast"),
     ],
 )
 def test_a_processor_computes_in_bfloat16_where_that_is_faster(monkeypatch, instructions, gain, dtype, reason):
@@ -74,8 +74,24 @@ def test_a_processor_computes_in_bfloat16_where_that_is_faster(monkeypatch, inst
     assert devices.choose_dtype("float32", "cpu")[0] == "float32"
 
 
+@pytest.mark.parametrize(
+    ("told", "computes"),
+    [
+        ({"avx2": True, "avx512_bf16": False, "amx_bf16": False, "architecture": "x86_64"}, False),
+        ({"avx512_bf16": True, "architecture": "x86_64"}, True),
+        ({"amx_tile": True, "amx_bf16": True, "architecture": "x86_64"}, True),
+        ({"neon": True, "bf16": False, "architecture": "arm64"}, False),
+        ({"neon": True, "bf16": True, "architecture": "arm64"}, True),
+        ({"neon": True, "sve_bf16": True, "architecture": "arm64"}, True),
+    ],
+)
+def test_torch_tells_the_instructions(monkeypatch, told, computes):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: told, raising=False)
+    assert processor_bfloat16.computes_in_bfloat16() is computes
+
+
 def test_instructions_a_torch_can_not_tell_of_are_not_there(monkeypatch):
-    for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
+    for name in ("get_capabilities", "_is_amx_tile_supported", "_is_avx512_bf16_supported"):
         monkeypatch.delattr(torch.cpu, name, raising=False)
     assert not processor_bfloat16.computes_in_bfloat16()
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True, raising=False)
@@ -92,3 +108,18 @@ def test_the_measurement_is_a_ratio_of_times(monkeypatch):
 
     monkeypatch.setattr(processor_bfloat16.time, "perf_counter", clock)
     assert processor_bfloat16.bfloat16_speedup() == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("command", [("generate",), ("phrases", "-o", "library.safetensors")])
+def test_threads_are_set_before_a_number_format_is_measured(csd, monkeypatch, command):
+    order = []
+
+    def measured():
+        order.append("measured")
+        raise ValueError("far enough")
+
+    monkeypatch.setattr(torch, "set_num_threads", order.append)
+    monkeypatch.setattr(devices, "computes_in_bfloat16", lambda: True)
+    monkeypatch.setattr(devices, "bfloat16_speedup", measured)
+    result = csd(*command, "a fox", "--model", "a-folder", "--threads", 3, "--device", "cpu")
+    assert "far enough" in result.output and order == [3, "measured"]
