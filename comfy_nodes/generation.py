@@ -66,8 +66,12 @@ def pixels(tokens: Tokens) -> torch.Tensor:
 
 
 def with_parts(pipeline, parts: dict):
-    """A pipeline of the same target and sampling defaults with other parts; the given one stays as it is."""
+    """A pipeline of the same target and sampling defaults with other parts; the given one stays as it is.
+
+    What automatic drafting learns is theirs together, so that one run knows what those before it have shown.
+    """
     own = {name: value for name, value in pipeline.config.items() if name.startswith("default_")}
     changed = type(pipeline)(target=pipeline.target, tokenizer=pipeline.tokenizer, **parts, **own)
     changed.set_progress_bar_config(disable=True)
+    changed._automatic_drafting = pipeline._automatic_drafting
     return changed

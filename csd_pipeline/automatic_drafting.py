@@ -10,12 +10,11 @@ import torch
 from .decoding import Warp
 from .decoding.verification import relaxes
 from .drafters import Drafter
-from .drafters.jacobi import REDRAWS
 from .drafters.window_choice import AUTO, WINDOWS, AcceptanceRecord, choose_window, expected_tokens
 from .recipe import describe
 from .targets import PromptBatch
 
-_FORWARDS = 3  # timed per window, after one that warms up; the fastest counts
+_FORWARDS = 3  # timed per window, after one that warms up, in turn with other windows; the fastest counts
 
 
 class AutomaticDrafting:
@@ -35,7 +34,7 @@ class AutomaticDrafting:
 
         Where windows are to be chosen, the first call with a batch size times a few forwards. Of redraws that promise
         as much, one whose pictures are those of plain decoding is preferred (``"gumbel"``, with an exact rule), else
-        ``"coupled"``.
+        ``"coupled"``; ``"fresh"`` comes last.
 
         Args:
             adapter: of the target, which is on its device.
@@ -46,10 +45,10 @@ class AutomaticDrafting:
         drafter, seconds = parts["drafter"], {parts["drafter"].window: 1.0}
         if drafter.config.window == AUTO:
             seconds = self._seconds_of(adapter, prompt, warp)
-        first = "coupled" if relaxes(parts["relaxation"], parts["alignment_filter"]) else "gumbel"
         redraws = [drafter.config.redraw]
         if drafter.config.redraw == AUTO:
-            redraws = sorted(REDRAWS, key=lambda redraw: redraw != first)
+            relaxed = relaxes(parts["relaxation"], parts["alignment_filter"])
+            redraws = ["coupled", "gumbel", "fresh"] if relaxed else ["gumbel", "coupled", "fresh"]
         best, chosen = 0.0, drafter
         for redraw in redraws:
             method = _method(parts | {"drafter": _with(drafter, max(seconds), redraw)}, warp)
@@ -92,18 +91,18 @@ def time_forwards(adapter, prompt: PromptBatch, warp: Warp) -> dict[int, float]:
     session.prefill()
     middle = max(1, total // 2)
     committed = torch.full((prompt.images,), middle, device=prompt.ids.device)
-    return {window: min(_forwards(session, warp, committed, middle, window)) for window in windows}
+    rounds = [
+        [_time_forward(session, warp, committed, middle, window) for window in windows] for _ in range(_FORWARDS + 1)
+    ]
+    return dict(zip(windows, map(min, zip(*rounds[1:], strict=True)), strict=True))
 
 
-def _forwards(session, warp: Warp, committed: torch.Tensor, longest: int, window: int) -> list[float]:
+def _time_forward(session, warp: Warp, committed: torch.Tensor, longest: int, window: int) -> float:
     tokens = torch.zeros(len(committed), window, dtype=torch.int64, device=committed.device)
-    seconds = []
-    for _ in range(_FORWARDS + 1):
-        started = time.perf_counter()
-        laws = warp.laws(session.step(tokens, committed, longest), images=len(committed))
-        laws.sum().item()  # the device has to be done
-        seconds.append(time.perf_counter() - started)
-    return seconds[1:]
+    started = time.perf_counter()
+    laws = warp.laws(session.step(tokens, committed, longest), images=len(committed))
+    laws.sum().item()  # the device has to be done
+    return time.perf_counter() - started
 
 
 def _method(parts: dict, warp: Warp) -> str:

@@ -47,7 +47,8 @@ class JacobiDrafter(Drafter):
             accepted so far; recipes hold the number.
         redraw: ``"fresh"`` independent draws (SJD); ``"coupled"`` keeps a draft as often as its new law allows
             (maximal coupling); ``"gumbel"`` position-indexed noise, which makes an exact run return the very picture
-            of plain decoding. The word auto lets the pipeline choose in every call; outside it, it means coupled.
+            of plain decoding; ``"auto"`` lets the pipeline choose one of these in every call, by the drafts accepted so
+            far (recipes hold the one it chose; outside a pipeline it is coupled).
         init: law of drafts entering the window: ``"uniform"``; the recorded target law of the position to the left
             (``"left"``), above (``"above"``) or the mean of both (``"mean"``); ``"left-copy"`` / ``"above-copy"``
             repeat a token (point mass). A neighbour that has no law yet is replaced by the nearest position to the
@@ -68,7 +69,8 @@ class JacobiDrafter(Drafter):
 
     Raises:
         ValueError: a number outside its range, an unknown ``redraw``, ``init``, ``guide`` or ``record``, or a tree
-            with more levels than the window has drafts, with too many nodes or with an automatic window.
+            with more levels than the window has drafts, with too many nodes or with an automatic window; or an
+            automatic redraw with a lossy record, whose law depends on the redraw.
     """
 
     source = "arXiv 2410.01699, 2510.24211, 2603.27115, 2603.18599"
@@ -97,6 +99,11 @@ class JacobiDrafter(Drafter):
             require_positive(name, value)
             require_between(name, value, 0, 1)
         require_choice("record", record, RECORDS)
+        if redraw == AUTO and record == "lossy" and guide != "none":
+            raise ValueError(
+                "redraw=auto exchanges redraws for speed, but with record=lossy each draws another law; choose a "
+                "redraw, or record=exact"
+            )
         check_tree_size(tree_width, tree_depth, window)
 
     @property

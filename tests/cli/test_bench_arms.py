@@ -76,6 +76,7 @@ def test_default_arms_build_and_the_naive_one_has_a_twin():
         ("balanced coupled", "'coupled' is no OPTION=VALUE; known: preset, drafter, window"),
         ("balanced window=0", "window must be an integer >= 1, got 0"),
         ("balanced window=auto", "a comparison needs knobs that stay; choose window and redraw"),
+        ("balanced redraw=auto", "a comparison needs knobs that stay; choose window and redraw"),
         ("balanced redraw=couple", "did you mean 'coupled'"),
         ("balanced loop=naiv", "did you mean 'naive'"),
         ("balanced loop=naive", "loop=naive repeats released loops"),

@@ -93,15 +93,21 @@ def test_from_draws_the_same_tokens_beside_the_first_picture(drawn, csd):
         assert a.tobytes() == b.tobytes()
 
 
-def test_an_automatic_window_is_drawn_again_with_its_number(csd, tmp_path):
-    result = csd("generate", "snowman", "--window", "auto", "--preset", "balanced", "--seed", 1)
+@pytest.mark.parametrize(("preset", "redraw"), [("exact", "gumbel"), ("balanced", "coupled")])
+def test_an_automatic_method_is_drawn_again_with_what_was_chosen(csd, tmp_path, preset, redraw):
+    automatic = ("--window", "auto", "--redraw", "auto")
+    result = csd("generate", "snowman", *automatic, "--preset", preset, "--seed", 1)
     assert result.exit_code == 0, result.output
     recipe = read_recipe(tmp_path / "snowman-1.png")
-    assert recipe["drafter"]["window"] in WINDOWS
+    assert recipe["drafter"]["window"] in WINDOWS and recipe["drafter"]["redraw"] == redraw
     again = csd("generate", "--from", "snowman-1.png", "-o", "again.png")
     assert again.stderr == "the same tokens as in the given picture\n"
     assert read_recipe(tmp_path / "again.png") == recipe
-    refused = csd("generate", "snowman", "--window", "auto", "--seed", 1, "--resume", "-o", "out/")
+
+
+@pytest.mark.parametrize("option", ["--window", "--redraw"])
+def test_pictures_of_an_automatic_method_can_not_be_resumed(csd, option):
+    refused = csd("generate", "snowman", option, "auto", "--seed", 1, "--resume", "-o", "out/")
     assert refused.exit_code != 0 and "choose --window and --redraw instead of auto" in refused.output
 
 

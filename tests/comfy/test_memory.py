@@ -19,6 +19,7 @@ import comfy.model_management as management
 import folder_paths
 folder_paths.add_model_folder_path("csd", "/nowhere")
 from comfy_nodes import generation, memory, methods, sockets
+from csd_pipeline import JacobiDrafter
 
 generation.send_to_node = lambda *event: None  # there is no page
 load_models, asked = management.load_models_gpu, []
@@ -27,8 +28,8 @@ def recording(models, **options):
     return load_models(models, **options)
 management.load_models_gpu = recording
 
-def draw(target):
-    parts = methods.complete_method(None, None, None)
+def draw(target, drafter=None):
+    parts = methods.complete_method(drafter, None, None)
     tokens, _ = generation.draw(
         target, sockets.Prompt("red apple on white", ""), parts, "1", seed=3, num_images_per_prompt=1
     )
@@ -50,6 +51,13 @@ management.unload_all_models()
 assert not management.current_loaded_models
 assert {p.device for p in model.parameters()} == {management.unet_offload_device()}
 assert (draw(target) == first).all()
+
+assert (draw(target, JacobiDrafter(32, "auto")) == first).all()
+(record,) = target.pipeline._automatic_drafting._records.values()
+tested = record.tested[0]
+assert tested > 0
+draw(target, JacobiDrafter(32, "auto"))
+assert record.tested[0] == 2 * tested, "a run does not know what an earlier one learned"
 
 gone = weakref.ref(model)
 del target, model

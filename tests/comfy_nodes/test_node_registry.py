@@ -6,6 +6,7 @@ import pytest
 
 from comfy_nodes.knobs import LEFT_OPEN, knobs_of
 from comfy_nodes.registry import camel_case, parts
+from csd_pipeline import JacobiDrafter
 from csd_pipeline.recipe import describe
 
 EVERY_PART = pytest.mark.parametrize("part", parts(), ids=lambda part: part.node_id)
@@ -48,6 +49,12 @@ def test_the_part_takes_every_choice_and_both_ends_of_a_range(part, knob):
     for value in (*knob.choices, knob.low, knob.high):
         if value is not None:
             assert part.build(**{knob.name: value}).config[knob.name] == knob.value(value)
+
+
+def test_the_redraw_may_be_left_to_the_pipeline():
+    (jacobi,) = [part for part in parts() if part.cls is JacobiDrafter]
+    (redraw,) = [knob for knob in jacobi.knobs if knob.name == "redraw"]
+    assert redraw.choices == ("fresh", "coupled", "gumbel", "auto")
 
 
 @pytest.mark.parametrize(

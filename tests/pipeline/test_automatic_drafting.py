@@ -66,11 +66,41 @@ def test_forwards_are_timed_once_per_batch_size(automatic, monkeypatch):
     assert asked == [1, 2, 3]
 
 
+def dear_rows(adapter, prompt, warp):
+    """A processor: what eight rows cost is free, every further one is as dear as the first eight."""
+    return {window: max(8.0, 2 * prompt.images * window) for window in (1, 4, 8, 16)}
+
+
+def test_the_window_is_that_of_the_batch_size(automatic, monkeypatch):
+    """Windows of 1, 4, 8 commit 1, 2.5, 3.1 tokens at the prior: in 8, 8, 16 s of one image, in 16, 64, 128 s of 8."""
+    monkeypatch.setattr(automatic_drafting, "time_forwards", dear_rows)
+    chosen = {}
+    for images, batch_size in ((1, None), (8, None), (9, 1)):
+        automatic._automatic_drafting._records.clear()
+        output = automatic(PROMPT, seed=1, num_images_per_prompt=images, batch_size=batch_size, output_type="latent")
+        chosen[images, batch_size] = output.recipes[0]["drafter"]["window"]
+    assert chosen == {(1, None): 4, (8, None): 1, (9, 1): 4}
+
+
 def test_every_width_that_fits_is_timed_without_counting_as_a_forward_of_the_picture(automatic):
     output = automatic(PROMPT, seed=1, output_type="latent")
     (seconds,) = automatic._automatic_drafting._seconds.values()
     assert list(seconds) == [w for w in WINDOWS if w <= 16] and min(seconds.values()) > 0
     assert output.traces[0].nfe == len(output.traces[0].accepted) <= 15
+
+
+def test_a_slow_spell_does_not_fall_on_one_window(automatic, shared, monkeypatch):
+    """A clock by which all forwards take one unit but the first ones, while something else runs, ten."""
+    ticks = []
+
+    def clock():
+        ticks.append((ticks[-1] if ticks else 0.0) + (10.0 if len(ticks) < 20 else 1.0))
+        return ticks[-1]
+
+    monkeypatch.setattr(automatic_drafting.time, "perf_counter", clock)
+    automatic(PROMPT, seed=1, output_type="latent")
+    (seconds,) = automatic._automatic_drafting._seconds.values()
+    assert set(seconds.values()) == {1.0}
 
 
 def test_a_saved_folder_keeps_the_word(automatic, tmp_path):
@@ -96,7 +126,7 @@ def test_the_redraw_is_the_preferred_one_until_it_accepts_less_than_others_may(s
         (newest,) = [record for record in pipe._automatic_drafting._records.values() if record.tested[0] < 400]
         newest.tested, newest.accepted = [500] * 3, [len(used)] * 3
         used.append(pipe(PROMPT, seed=7, output_type="latent").recipes[0]["drafter"]["redraw"])
-    assert sorted(used) == sorted(REDRAWS)
+    assert sorted(used) == sorted(REDRAWS) and used[-1] == "fresh"
     (newest,) = [record for record in pipe._automatic_drafting._records.values() if record.tested[0] < 400]
     newest.tested, newest.accepted = [500] * 3, [0] * 3
     assert pipe(PROMPT, seed=7, output_type="latent").recipes[0]["drafter"]["redraw"] == used[1]  # the best of the bad
@@ -109,6 +139,17 @@ def test_redraw_and_window_are_chosen_together(shared, monkeypatch):
     assert (output.recipes[0]["drafter"]["window"], output.recipes[0]["drafter"]["redraw"]) == (12, "gumbel")
     again = tiny_pipeline(target=shared.target, **rebuild_parts(output.recipes[0]))
     assert torch.equal(output.images, again(PROMPT, seed=7, output_type="latent").images)
+
+
+def test_a_tree_goes_with_an_automatic_redraw_but_not_a_lossy_record(shared):
+    """Which redraw it is changes nothing but speed for the first, and the law of the pictures for the second."""
+    pipe = tiny_pipeline(target=shared.target, drafter=JacobiDrafter(4, "auto", tree_depth=2), relaxation=Exact())
+    plain = tiny_pipeline(target=shared.target, drafter=JacobiDrafter(1), relaxation=Exact())
+    output = pipe(PROMPT, seed=7, output_type="latent")
+    assert (output.recipes[0]["drafter"]["redraw"], output.recipes[0]["drafter"]["tree_depth"]) == ("gumbel", 2)
+    assert torch.equal(output.images, plain(PROMPT, seed=7, output_type="latent").images)
+    with pytest.raises(ValueError, match="with record=lossy each draws another law; choose a redraw, or record=exact"):
+        JacobiDrafter(4, "auto", guide="growth", record="lossy")
 
 
 def test_outside_a_pipeline_auto_is_the_coupled_redraw():
