@@ -19,6 +19,9 @@ DRAWN = """(id) => {
 }"""
 SHOWN = "() => Object.values(window.app.nodeOutputs).flatMap((o) => o.images ?? []).length"
 pytestmark = pytest.mark.parametrize("page_server", [NEWEST_FRONTEND], ids=["1.58.1"], indirect=True, scope="session")
+# the page alone: together with another argument it would be loaded anew for every test
+in_canvas = pytest.mark.parametrize("page", [False], ids=["canvas"], indirect=True)
+in_nodes_2 = pytest.mark.parametrize("page", [True], ids=["nodes-2"], indirect=True)
 
 
 def pixels(picture: bytes) -> bytes:
@@ -70,13 +73,15 @@ def check_template(editor, name: str, screenshot: str) -> None:
     editor.screenshot(f"{screenshot}-near")
 
 
-@pytest.mark.parametrize(
-    ("page", "name"),
-    [(True, name) for name in TEMPLATES] + [(False, name) for name in (FIRST, "3-csd-with-maps")],
-    ids=[*TEMPLATES, f"canvas-{FIRST}", "canvas-3-csd-with-maps"],
-    indirect=["page"],
-)
+@pytest.mark.parametrize("name", TEMPLATES)
+@in_nodes_2
 def test_a_template_opens_runs_and_shows_picture_and_plot(editor, request, name):
+    check_template(editor, name, request.node.callspec.id)
+
+
+@pytest.mark.parametrize("name", (FIRST, "3-csd-with-maps"))
+@in_canvas
+def test_a_template_shows_them_in_the_canvas_renderer_too(editor, request, name):
     check_template(editor, name, request.node.callspec.id)
 
 
