@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from .indexing import count_up
+
 
 class RowCacheLayer(CacheLayerMixin):
     """Keys and values of one layer, [R, heads, capacity, head_dim], written at per-row slots."""
@@ -37,9 +39,10 @@ class RowCacheLayer(CacheLayerMixin):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         rows, limit = key_states.shape[0], self.limit
-        slots = self.slots[:, None, :, None].to(key_states.device)
-        self.keys[:rows].scatter_(2, slots.expand_as(key_states), key_states)
-        self.values[:rows].scatter_(2, slots.expand_as(value_states), value_states)
+        place = self._place(self.slots, self.keys)
+        # into the storage itself and not a view of it: a traced pass would copy all of it in every layer
+        self.keys.index_put_(place, key_states)
+        self.values.index_put_(place, value_states)
         return self.keys[:rows, :, :limit], self.values[:rows, :, :limit]
 
     def keep(self, rows: Tensor) -> None:
@@ -54,10 +57,13 @@ class RowCacheLayer(CacheLayerMixin):
 
     def move(self, source: Tensor, target: Tensor) -> None:
         for stored in (self.keys, self.values):
-            rows = stored[: len(source)]
-            index = [slots[:, None, :, None].to(stored.device) for slots in (source, target)]
-            source_index, target_index = (i.expand(-1, stored.shape[1], -1, stored.shape[3]) for i in index)
-            rows.scatter_(2, target_index, rows.gather(2, source_index))
+            stored.index_put_(self._place(target, stored), stored[self._place(source, stored)])
+
+    @staticmethod
+    def _place(slots: Tensor, stored: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Index of the slots [R, T] of every row and head."""
+        rows, heads = (count_up(length, stored.device) for length in (len(slots), stored.shape[1]))
+        return rows[:, None, None], heads[:, None], slots[:, None].to(stored.device)
 
     def get_seq_length(self, *args) -> int:
         return 0  # positions and mask are always passed explicitly

@@ -27,11 +27,7 @@ def take(values: Tensor, index: Tensor) -> Tensor:
 
 def put(values: Tensor, index: Tensor, rows: Tensor) -> None:
     """``values[b, index[b, l]] = rows[b, l]`` in place; where an index repeats, any of its rows may stay."""
-    rows, stored = rows.flatten(0, 1), values.view(-1, *values.shape[2:])
-    if values.device.type == "mps":  # index_copy_ came late there, and slow
-        stored[_flat(values, index)] = rows
-    else:
-        stored.index_copy_(0, _flat(values, index), rows)
+    values.index_put_((count_up(len(index), index.device)[:, None], index), rows)
 
 
 def admit_rows(values: Tensor, slots: Tensor, rows: Tensor) -> None:

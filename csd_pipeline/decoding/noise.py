@@ -197,9 +197,9 @@ class IndexedNoise:
         zero = torch.zeros((), dtype=torch.int64, device=position.device)
         counter = (position[..., None], zero, zero, lanes)
         words = philox4x32(counter, _key(seeds, position.dim() + 1), self._constants)
-        words = torch.stack(words, dim=-1).flatten(-2)[..., :vocabulary]
-        uniform = (words.to(torch.float32) + 0.5).mul_(2.0**-32).clamp_(max=1 - 2.0**-24)
-        return -torch.log(-torch.log1p(-uniform))
+        words = torch.stack([word.to(torch.float32) for word in words], dim=-1).flatten(-2)[..., :vocabulary]
+        uniform = (words + 0.5).mul_(2.0**-32).clamp_(max=1 - 2.0**-24)
+        return uniform.neg_().log1p_().neg_().log_().neg_()
 
 
 def _key(seeds: Tensor, dims: int) -> tuple[Tensor, Tensor]:

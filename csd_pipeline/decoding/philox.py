@@ -21,8 +21,8 @@ def philox4x32(
     """Four 32-bit words per counter; all arguments are int64 tensors holding 32-bit words, broadcast together.
 
     The even and the odd words travel stacked, [2, ...], which halves the number of operations; every round swaps the
-    two rows, instead of moving them back. Products of two 32-bit words wrap in int64, but the low and the high word
-    extracted by masking are still right.
+    two rows, instead of moving them back. Products of two 32-bit words wrap in int64, but their low and high words are
+    still right. What stands above the low 32 bits of an odd word is masked away where it ends up: in an even one.
     """
     c0, c1, c2, c3 = torch.broadcast_tensors(*counter)
     even, odd, keys = torch.stack([c0, c2]), torch.stack([c1, c3]), torch.stack(torch.broadcast_tensors(*key))
@@ -33,8 +33,12 @@ def philox4x32(
     round_keys[0::2] = round_keys[0::2].flip(1)
     for number in range(_ROUNDS):
         product = even * multipliers[number % 2]
-        even = (product >> 32).bitwise_xor_(odd.flip(0)).bitwise_xor_(round_keys[number]).bitwise_and_(MASK)
-        odd = product.bitwise_and_(MASK)
+        even = product >> 32
+        even[0].bitwise_xor_(odd[1])
+        even[1].bitwise_xor_(odd[0])
+        even.bitwise_xor_(round_keys[number]).bitwise_and_(MASK)
+        odd = product
+    odd.bitwise_and_(MASK)
     return even[0], odd[0], even[1], odd[1]
 
 

@@ -93,7 +93,7 @@ class EntryLaws:
             self.ring.fall_back_on(run.gather(1, surviving[:, None].clamp(max=drafts.shape[1])))
         else:
             after = (state.committed + surviving)[:, None]
-            self.ring.set_fallback(self._point(*self._neighbour_tokens(state, after, drafts, surviving))[:, 0])
+            self.ring.set_fallback(self._point(*self._neighbour_tokens(state, after, drafts, surviving)))
 
     def _point(self, tokens: Tensor, known: Tensor) -> Tensor:
         """[B, L, V] point masses on the tokens [B, L], the uniform law where there is none."""

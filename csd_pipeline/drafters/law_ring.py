@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from csd_pipeline.decoding.indexing import admit_rows, put, take
+from csd_pipeline.decoding.indexing import admit_rows, count_up, put, take
 from csd_pipeline.decoding.window import Window
 
 
@@ -31,12 +31,13 @@ class LawRing:
         put(self.rows, (window.positions % self.size).masked_fill_(padding, self.spare), laws)
 
     def set_fallback(self, laws: Tensor) -> None:
-        """Put the laws [B, V] into the fallback slot."""
-        self.rows[:, self.fallback] = laws
+        """Put the laws [B, 1, V] into the fallback slot."""
+        put(self.rows, self.seen.new_full((len(laws), 1), self.fallback), laws)
 
     def fall_back_on(self, tokens: Tensor) -> None:
         """Put point masses on the tokens [B, 1] into the fallback slot."""
-        self.rows[:, self.fallback].zero_().scatter_(1, tokens, 1.0)
+        symbols = count_up(self.rows.shape[-1], tokens.device)
+        self.set_fallback((tokens[..., None] == symbols).to(self.rows.dtype))
 
     def slots(self, positions: Tensor) -> Tensor:
         """Slots of positions of any shape; the fallback slot for negative ones."""

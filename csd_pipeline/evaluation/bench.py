@@ -112,19 +112,23 @@ class Bench:
         return _run(labels, clock, watch, result.tokens, trace.accepted, trace.drift_per_token)
 
     def _decode_compiled(self, arm: Arm, prompt: PromptBatch, seed: int, device, labels: dict) -> Run:
-        """Inside a compiled pass there is no forward to be timed, so compiled forwards are timed beside it, when the
-        image is drawn once more.
+        """Inside a compiled pass there is no forward to be timed, so the image is drawn once more with a compiled
+        forward beside every pass. Their share of that drawing is taken for their share of this one: what else the
+        machine does changes from one drawing to the next.
         """
         method = {"seeds": [seed], "warp": self.warp, "device": device, **arm.parts}
         beside, forwards = self._forwards.watch(self._compiled)
-        decode(self.adapter.open(prompt, self._window(arm)), self.adapter, run_pass=beside, **method)
+        with Clock(device) as both:
+            decode(self.adapter.open(prompt, self._window(arm)), self.adapter, run_pass=beside, **method)
         clock, counted = Clock(device), _Counted(self._compiled)
         with clock:
             session = self.adapter.open(prompt, self._window(arm))
             watch = ForwardWatch(session, device, prefill_only=True)
             result = decode(session, self.adapter, run_pass=counted, **method)
         trace = result.traces[0]
-        times = (clock.wall, clock.cpu, watch.prefill_wall, forwards.wall, forwards.cpu)
+        wall = clock.wall * forwards.wall / (both.wall - forwards.wall)
+        cpu = clock.cpu * forwards.cpu / (both.cpu - forwards.cpu)
+        times = (clock.wall, clock.cpu, watch.prefill_wall, wall, cpu)
         counts = (len(counted.drafted), trace.accepted, counted.drafted)
         return Run(*labels.values(), *counts, trace.drift_per_token, *times, result.tokens)
 
