@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 
@@ -14,7 +17,8 @@ class Tape(TorchDispatchMode):
     """One recorded pass.
 
     While it records, no result can be read by the host; afterwards everything is as it was before. What the recorded
-    work made itself is spoiled, as nothing was computed yet.
+    work made itself is spoiled, as nothing was computed yet. What was there before is only read as long as somebody
+    else keeps it.
     """
 
     HOST_READS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "is_nonzero")
@@ -34,11 +38,19 @@ class Tape(TorchDispatchMode):
         for _, _, _, results in self._calls:
             for made in results:
                 made.fill_(torch.nan if made.is_floating_point() else 99)
+        self._before.clear()
+        self._calls = [(call[0], *tree_map(self._unless_made, call[1:3]), call[3]) for call in self._calls]
         return result
+
+    def _unless_made(self, value):
+        if not isinstance(value, Tensor) or value.untyped_storage().data_ptr() in self._made:
+            return value
+        return Elsewhere.of(value)
 
     def replay(self) -> None:
         Tape.replays += 1
         for operator, arguments, keywords, results in self._calls:
+            arguments, keywords = tree_map(_found, (arguments, keywords))
             again = operator(*arguments, **keywords)
             for made, value in zip(results, _fresh(again, operator, arguments), strict=True):
                 made.copy_(value)
@@ -66,6 +78,29 @@ class Tape(TorchDispatchMode):
         if address not in self._made and address not in self._before:
             whole = value.new_empty(0).set_(value.untyped_storage())
             self._before[address] = (whole, whole.clone())
+
+
+@dataclass
+class Elsewhere:
+    """A tensor in storage that the recorded work did not make, and does not keep."""
+
+    storage: StorageWeakRef
+    like: tuple
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Elsewhere:
+        like = (tensor.storage_offset(), tensor.shape, tensor.stride())
+        return cls(StorageWeakRef(tensor.untyped_storage()), like, tensor.dtype)
+
+    def found(self) -> Tensor:
+        storage = torch.UntypedStorage._new_with_weak_ptr(self.storage.cdata)
+        assert storage is not None, f"a capture reads memory that nobody keeps: {self.dtype} {self.like}"
+        return torch.empty(0, dtype=self.dtype).set_(storage, *self.like)
+
+
+def _found(value):
+    return value.found() if isinstance(value, Elsewhere) else value
 
 
 def _fresh(result, func, args) -> list[Tensor]:

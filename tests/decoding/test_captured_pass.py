@@ -164,3 +164,15 @@ def test_an_interruption_reports_tokens_and_counts_of_the_same_pass():
     count = stopped.traces[0].tokens
     assert not stopped.complete and 0 < count < 16
     assert torch.equal(stopped.tokens[0, :count], whole.tokens[0, :count]) and not stopped.tokens[0, count:].any()
+
+
+def test_a_capture_of_memory_that_nobody_keeps_is_noticed():
+    """By the tape, so that every test on it proves that captures read nothing but what their run keeps."""
+    there, tape = [torch.ones(3), torch.ones(3)], Tape()
+    result = tape.record(lambda: there[0][1:] * 2 + there[1][1:])
+    there[0].fill_(2.0)
+    tape.replay()
+    assert result.tolist() == [5.0, 5.0]
+    del there[0]
+    with pytest.raises(AssertionError, match="nobody keeps"):
+        tape.replay()
