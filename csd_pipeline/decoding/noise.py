@@ -43,6 +43,12 @@ def seed_words(seeds: list[int], device: torch.device | str = "cpu") -> Tensor:
     return torch.tensor([[s & MASK, s >> 32] for s in seeds], dtype=torch.int64, device=device)
 
 
+def kept_bytes(images: int, positions: int, vocabulary: int) -> int:
+    """Most bytes :class:`IndexedNoise` keeps of B images, the further candidates of a tree left out."""
+    gumbel, uniforms = images * positions * vocabulary, images * positions * 4 * _PASSES_AHEAD
+    return 4 * (gumbel * (gumbel <= _LARGE_TABLE) + uniforms * (uniforms <= _SMALL_TABLE))
+
+
 class IndexedNoise:
     """Noise of a batch of images.
 

@@ -39,4 +39,5 @@ def test_memory_asked_for_covers_the_cache_a_run_really_has(embedded, images):
     held = sum(layer.keys.nbytes + layer.values.nbytes for layer in session.cache.layers)
     asked = run_bytes(embedded.target, adapter, images, 32)
     laws = images * 32 * adapter.vocabulary * 4
-    assert held + 4 * laws < asked < 3 * held + 40 * laws
+    noise = images * adapter.grid.tokens * adapter.vocabulary * 4
+    assert held + 4 * laws + noise < asked < 3 * held + 40 * laws + 2 * noise

@@ -5,7 +5,7 @@ import torch
 from scipy import stats
 
 from csd_pipeline.decoding import noise as noise_module
-from csd_pipeline.decoding.noise import IndexedNoise, Purpose, philox4x32, seed_words
+from csd_pipeline.decoding.noise import IndexedNoise, Purpose, kept_bytes, philox4x32, seed_words
 from csd_pipeline.decoding.sampling import draw_by_race
 
 
@@ -281,3 +281,14 @@ def test_noise_made_ahead_is_the_same_noise():
     assert torch.equal(
         ahead.keep(kept).uniform(position[kept], Purpose.VERIFY, 5), ahead.uniform(position, Purpose.VERIFY, 5)[kept]
     )
+
+
+def test_the_bytes_of_kept_noise_are_those_of_its_tables(monkeypatch):
+    kept, position = IndexedNoise(seed_words([1, 2]), 6), grid(2, 6)
+    kept.prepare([0, 0])
+    kept.gumbel(position, 10)
+    kept.uniform(position, Purpose.VERIFY, torch.zeros(2, dtype=torch.int64))
+    tables = [kept._gumbel_table, *kept._tables.values()]
+    assert len(tables) == 2 and kept_bytes(2, 6, 10) == sum(table.nbytes for table in tables)
+    monkeypatch.setattr(noise_module, "_LARGE_TABLE", 2 * 6 * 10 - 1)
+    assert kept_bytes(2, 6, 10) == tables[1].nbytes
