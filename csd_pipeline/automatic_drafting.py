@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import astuple
 
 import torch
 
 from .decoding import Warp
 from .decoding.verification import relaxes
 from .drafters import Drafter
-from .drafters.window_choice import AUTO, WINDOWS, AcceptanceRecord, choose_window, expected_tokens
+from .drafters.window_choice import AUTO, WINDOWS, CommittedRecord, choose_window
 from .recipe import describe
 from .targets import PromptBatch
 
@@ -18,16 +19,16 @@ _FORWARDS = 3  # timed per window, after one that warms up, in turn with other w
 
 
 class AutomaticDrafting:
-    """What a pipeline remembers for ``"auto"``: seconds per forward and batch size, acceptance per method.
+    """What a pipeline remembers for ``"auto"``: seconds per forward and batch size, tokens per pass of every method.
 
-    A redraw that was never used is taken to accept as often as the prior says, so that it is tried as soon as those
-    that were used turn out to be worse. A wider window also lets drafts ripen longer, so that what was accepted at one
-    width only roughly tells what will be at another; the pictures drawn at the new one correct that.
+    A window that was never used is tried as long as it may be the best one: within a few calls the choice stands. A
+    redraw that was never used is taken to accept as often as the prior says, so that it is tried as soon as those that
+    were used turn out to be worse. Forwards are timed as they are written, also where passes are compiled or captured.
     """
 
     def __init__(self):
         self._seconds: dict[tuple, dict[int, float]] = {}
-        self._records: dict[str, AcceptanceRecord] = {}
+        self._records: dict[tuple, CommittedRecord] = {}
 
     def choose(self, adapter, prompt: PromptBatch, warp: Warp, parts: dict) -> Drafter:
         """The drafter of ``parts`` with window and redraw chosen: most tokens per second.
@@ -51,10 +52,10 @@ class AutomaticDrafting:
             redraws = ["coupled", "gumbel", "fresh"] if relaxed else ["gumbel", "coupled", "fresh"]
         best, chosen = 0.0, drafter
         for redraw in redraws:
-            method = _method(parts | {"drafter": _with(drafter, max(seconds), redraw)}, warp)
-            rates = self._records.get(method, AcceptanceRecord()).rates(max(seconds))
-            window = choose_window(seconds, rates)
-            speed = expected_tokens(window, rates) / seconds[window]
+            method = _method(adapter, parts | {"drafter": _with(drafter, max(seconds), redraw)}, warp)
+            record = self._records.get(method, CommittedRecord())
+            window = choose_window(seconds, record)
+            speed = record.tokens_per_pass(window) / seconds[window]
             if speed > best:
                 best, chosen = speed, _with(drafter, window, redraw)
         return chosen
@@ -66,12 +67,13 @@ class AutomaticDrafting:
             self._seconds[key] = time_forwards(adapter, prompt, warp)
         return self._seconds[key]
 
-    def learn(self, parts: dict, warp: Warp, traces: list, total: int) -> None:
-        """Enter what was accepted in the finished images of a call, drawn with the drafter :meth:`choose` gave."""
-        record = self._records.setdefault(_method(parts, warp), AcceptanceRecord())
+    def learn(self, adapter, parts: dict, warp: Warp, traces: list) -> None:
+        """Enter what was committed in the finished images of a call, drawn with the drafter :meth:`choose` gave."""
+        total = adapter.grid.tokens
+        record = self._records.setdefault(_method(adapter, parts, warp), CommittedRecord())
         for trace in traces:
             if trace.tokens == total:
-                record.add(trace.accepted, parts["drafter"].window, total)
+                record.add(min(parts["drafter"].window, total), trace.nfe, total - trace.prefill_nfe)
 
 
 def is_automatic(drafter: Drafter) -> bool:
@@ -105,8 +107,8 @@ def _time_forward(session, warp: Warp, committed: torch.Tensor, longest: int, wi
     return time.perf_counter() - started
 
 
-def _method(parts: dict, warp: Warp) -> str:
+def _method(adapter, parts: dict, warp: Warp) -> tuple:
     """Everything but the window that decides how far drafts are accepted."""
     described = {name: describe(part) for name, part in parts.items()}
     described["drafter"] = described["drafter"] | {"window": None}
-    return json.dumps([described, warp.guidance_scale, warp.temperature, warp.top_k, warp.top_p], default=str)
+    return (id(adapter.model), adapter.image_size, astuple(warp), json.dumps(described, default=str))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from diffusers.callbacks import MultiPipelineCallbacks, PipelineCallback
@@ -77,6 +78,12 @@ class CSDAutoregressivePipeline(PipelineLoading):
         if target is not None:
             adapter_for(target)  # an unsupported model is refused here, not in the first call
             check_loaded(target)
+
+    def __setattr__(self, name: str, value) -> None:
+        """A component in the place of None is registered as any other; diffusers would leave it out when it saves."""
+        super().__setattr__(name, value)
+        if name in ("target", "tokenizer", *PARTS) and value is not None and self.config[name][0] is None:
+            self.register_modules(**{name: value})
 
     @property
     def guidance_scale(self) -> float:
@@ -251,6 +258,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
         own = {name: getattr(self, name) for name in PARTS}
         parts = complete_parts(**(own if preset is None else build_parts(read_preset(preset))))
         given = {"guidance_scale": guidance_scale, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+        self._run_pass.check_drafter(parts["drafter"])
         warp = warp_of(self, adapter, given, preset)
         ids = (prompt_ids, prompt_attention_mask, negative_prompt_ids, negative_prompt_attention_mask)
         ids = self.encode_prompt(prompt, num_images_per_prompt, device, negative_prompt, *ids, height, width)
@@ -266,6 +274,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
             if automatic:
                 batch = PromptBatch(*(row[:batch_size] for row in rows))
                 parts |= {"drafter": self._automatic_drafting.choose(adapter, batch, warp, parts)}
+                asked = replace(warp)
             recipes = make_recipes(self, *texts, seeds, warp, parts, adapter.image_size)
             with self.progress_bar(total=len(seeds) * adapter.grid.tokens) as bar:
                 monitor = StepMonitor(self, bar, warp, *callback, adapter.vocabulary)
@@ -287,8 +296,8 @@ class CSDAutoregressivePipeline(PipelineLoading):
         finally:
             self.maybe_free_model_hooks()  # also when a callback raised: the memory goes back either way
         traces = [trace for result in results for trace in result.traces]
-        if automatic:
-            self._automatic_drafting.learn(parts, warp, traces, adapter.grid.tokens)
+        if automatic and warp == asked:  # a callback may have changed it: then the pictures tell of neither
+            self._automatic_drafting.learn(adapter, parts, warp, traces)
         if not return_dict:
             return (images,)
         complete = len(traces) == len(seeds) and all(result.complete for result in results)

@@ -25,6 +25,7 @@ def run_batch_suite(plan: Plan, batches: tuple[int, ...], sampling: dict, machin
         batches: images drawn at once.
         sampling, machine: as of the other suite.
     """
+    torch.set_num_threads(plan.threads[0])  # first: a number format may be chosen by measurement
     pipeline, arms = load_pipeline(plan.model, machine), arms_of(batches, plan.windows)
     pipeline.set_progress_bar_config(disable=True)
     given = {name: value for name, value in sampling.items() if value is not None}

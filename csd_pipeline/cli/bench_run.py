@@ -63,6 +63,7 @@ def run_plan(plan: Plan, sampling: dict, machine: dict, outputs: Outputs) -> Non
 
 
 def _load(plan: Plan, sampling: dict, machine: dict, judge) -> Bench:
+    torch.set_num_threads(plan.threads[0])  # first: a number format may be chosen by measurement
     pipeline = load_pipeline(plan.model, machine)
     return Bench(pipeline, warp_of(pipeline, adapter_for(pipeline.target), sampling, None), judge)
 

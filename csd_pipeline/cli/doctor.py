@@ -99,8 +99,9 @@ def _report_machine(report: Report) -> None:
     if torch.backends.mps.is_available():
         report.fine("mps", "usable")
     device, device_reason = choose_device("auto")
-    dtype, dtype_reason = choose_dtype("auto", device)
     threads, threads_reason = choose_threads(None)
+    torch.set_num_threads(threads)  # first, as in `csd generate`: a number format may be chosen by measurement
+    dtype, dtype_reason = choose_dtype("auto", device)
     report.fine("device", f"{device} ({device_reason})")
     report.fine("dtype", f"{dtype} ({dtype_reason})")
     report.fine("threads", f"{threads} ({threads_reason})")

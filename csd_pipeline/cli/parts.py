@@ -34,7 +34,12 @@ class WindowOption(click.ParamType):
     name = "window"
 
     def convert(self, value, param, ctx):
-        return value if value == "auto" else click.INT.convert(value, param, ctx)
+        if value == "auto" or isinstance(value, int):
+            return value
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor the word auto", param, ctx)
 
 
 def part_options(command):
@@ -49,7 +54,7 @@ def part_options(command):
         click.option("--preset", metavar="NAME", help="Method and numbers by name, see `csd presets`."),
         click.option("--drafter", metavar="NAME", help="Who proposes tokens, see `csd rules`."),
         click.option("--window", type=WindowOption(), metavar="N|auto",
-                     help="Tokens per forward, drafts included; 1: plain decoding; auto: the fastest, by measurement."),
+                     help="Tokens per forward, drafts included; 1: plain decoding; auto: the fastest, once tried."),
         click.option("--redraw", metavar="WORD", help="fresh, coupled, gumbel or auto."),
         click.option("--init", metavar="WORD", help="Drafts entering the window: uniform, left, above, mean, ..."),
         click.option("--draft", multiple=True, metavar="KNOB=VALUE", help="Any knob of the drafter; repeatable."),
@@ -77,7 +82,10 @@ def choose_parts(options: PartOptions, base: dict) -> dict:
 
     drafting = {name: getattr(options, name) for name in ("window", "redraw", "init")}
     drafting = {name: value for name, value in drafting.items() if value is not None}
-    drafting |= dict(_split_knob(text, "--draft") for text in options.draft)
+    others = dict(_split_knob(text, "--draft") for text in options.draft)
+    for name in drafting.keys() & others.keys():
+        raise ValueError(f"{name} is given twice, by --{name} and by --draft {name}={others[name]}; leave one out")
+    drafting |= others
     relaxing = dict(_split_knob(text, "--relax") for text in options.relax)
     return {
         "drafter": _changed("drafter", DRAFTERS, base["drafter"], options.drafter, drafting),

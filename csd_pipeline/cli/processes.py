@@ -38,6 +38,10 @@ class Processes:
             self.device = f"cuda:{self._state.local_process_index}"
 
     @property
+    def several(self) -> bool:
+        return self._state is not None
+
+    @property
     def main(self) -> bool:
         """Whether this process speaks and writes for all."""
         return self._state is None or self._state.is_main_process

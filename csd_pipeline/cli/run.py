@@ -83,8 +83,11 @@ def run_job(
         if job.recipe is None and job.parts.preset is None:
             parts = choose_parts(job.parts, {name: getattr(pipeline, name) for name in PARTS})
         parts = complete_parts(**parts)
-        if job.resume and is_automatic(parts["drafter"]):
-            raise ValueError("--resume looks for pictures of one method; choose --window and --redraw instead of auto")
+        if (job.resume or processes.several) and is_automatic(parts["drafter"]):
+            raise ValueError(
+                "--resume and several processes need one method for all pictures; choose --window and --redraw instead "
+                "of auto"
+            )
         pipeline.register_modules(**parts)
         if compiled:
             pipeline.enable_compile()

@@ -75,6 +75,9 @@ class CapturedPass(RunPass):
                 "there, or call disable_cuda_graphs()"
             )
 
+    def check_drafter(self, drafter) -> None:
+        self.run_pass.check_drafter(drafter)
+
     def room_for(self, run: DecodingPass) -> DecodingPass | None:
         key = _key(run)
         room = self._rooms.get(key)

@@ -25,9 +25,12 @@ class CompiledPass(RunPass):
         self.options = {"fullgraph": True} | options
         self._compiled: dict[tuple, object] = {}
 
-    def __call__(self, run: DecodingPass, length: int) -> Tensor:
-        if run.drafter.extra_tokens:
+    def check_drafter(self, drafter) -> None:
+        if drafter.extra_tokens:
             raise ValueError("a compiled pass takes no tree of drafts; use tree_depth=0, or do not compile")
+
+    def __call__(self, run: DecodingPass, length: int) -> Tensor:
+        self.check_drafter(run.drafter)
         key = self._key(run, length)
         if key not in self._compiled:
             # torch.compile keeps few variants of one code object; a method of its own gets one of its own

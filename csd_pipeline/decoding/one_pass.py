@@ -128,6 +128,9 @@ class RunPass:
     def check_device(self, device: torch.device) -> None:
         """Raise ValueError if passes can not be run this way on ``device``."""
 
+    def check_drafter(self, drafter) -> None:
+        """Raise ValueError if passes of this drafter can not be run this way."""
+
 
 def window_pass(run: DecodingPass, length: int) -> Tensor:
     """Verify ``length`` drafts of every image in one target forward and commit what is accepted.

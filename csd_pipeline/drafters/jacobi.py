@@ -42,9 +42,9 @@ class JacobiDrafter(Drafter):
     from pass to pass. The formula of ``g`` is this project's: the paper's was not at hand.
 
     Args:
-        window: tokens per target forward, >= 1: one committed token and ``window - 1`` drafts. 1 is plain decoding. The
-            word auto lets the pipeline choose it in every call, from the measured time of a forward and the drafts
-            accepted so far; recipes hold the number.
+        window: tokens per target forward, >= 1: one committed token and ``window - 1`` drafts. 1 is plain decoding. In
+            Python and on the command line the word auto lets the pipeline choose it in every call, from the measured
+            time of a forward and what passes of each width committed so far; recipes hold the number.
         redraw: ``"fresh"`` independent draws (SJD); ``"coupled"`` keeps a draft as often as its new law allows
             (maximal coupling); ``"gumbel"`` position-indexed noise, which makes an exact run return the very picture
             of plain decoding; ``"auto"`` lets the pipeline choose one of these in every call, by the drafts accepted so
@@ -99,7 +99,7 @@ class JacobiDrafter(Drafter):
             require_positive(name, value)
             require_between(name, value, 0, 1)
         require_choice("record", record, RECORDS)
-        if redraw == AUTO and record == "lossy" and guide != "none":
+        if redraw == AUTO and record == "lossy" and self.guided:
             raise ValueError(
                 "redraw=auto exchanges redraws for speed, but with record=lossy each draws another law; choose a "
                 "redraw, or record=exact"

@@ -1,79 +1,58 @@
-"""Which window decodes fastest, from the time of a forward and from how far drafts were accepted."""
+"""Which window decodes fastest, from the time of a forward and from how many tokens passes of each width committed."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 AUTO = "auto"
 WINDOWS = (1, 4, 8, 16, 32, 64)  # those an automatic window is chosen from
 # Before the first picture: a draft is accepted with this probability once those before it are (coupled redraws accept
-# about that many on published 7B targets; independent ones fewer). It counts as so many observations at every index.
-PRIOR, PRIOR_WEIGHT = 0.7, 4
-ENOUGH = 16  # an index tested less often says too little by itself
+# about that many on published 7B targets; independent ones fewer).
+PRIOR = 0.7
+ENOUGH = 16  # passes of one width that tell how many tokens such a pass commits; fewer say too little
 
 
-class AcceptanceRecord:
-    """How often the draft of each index was tested (those before it were accepted), and how often it was accepted."""
+@dataclass
+class CommittedRecord:
+    """What one method committed, by window.
 
-    def __init__(self):
-        self.tested: list[int] = []
-        self.accepted: list[int] = []
-
-    def add(self, accepted: list[int], window: int, total: int) -> None:
-        """Enter one finished image.
-
-        Args:
-            accepted: accepted drafts of every pass after the prefill.
-            window: tokens per forward it was drawn with.
-            total: N, tokens of the image.
-        """
-        committed = 1  # by the prefill
-        for count in accepted:
-            drafts = min(window - 1, total - committed - 1)
-            missing = max(0, drafts - len(self.tested))
-            self.tested += [0] * missing
-            self.accepted += [0] * missing
-            for index in range(min(count + 1, drafts)):
-                self.tested[index] += 1
-                self.accepted[index] += index < count
-            committed += count + 1
-
-    def rates(self, count: int) -> list[float]:
-        """Probability with which each of the first ``count`` drafts is accepted once those before it are.
-
-        Beyond the indices that were tested often, drafts are taken to survive geometrically, at the rate of the second
-        half of those.
-        """
-        known = next((i for i, tested in enumerate(self.tested) if tested < ENOUGH), len(self.tested))
-        rates = [
-            _smoothed(accepted, tested)
-            for accepted, tested in zip(self.accepted[:known], self.tested[:known], strict=True)
-        ]
-        tail = _smoothed(sum(self.accepted[known // 2 : known]), sum(self.tested[known // 2 : known]))
-        return (rates + [tail] * count)[:count]
-
-
-def _smoothed(accepted: int, tested: int) -> float:
-    return (accepted + PRIOR * PRIOR_WEIGHT) / (tested + PRIOR_WEIGHT)
-
-
-def expected_tokens(window: int, rates: list[float]) -> float:
-    """Tokens a pass commits: its own one, and each draft that survives.
-
-    Args:
-        window: tokens per forward.
-        rates: at least ``window - 1`` acceptance probabilities, each given that the drafts before it were accepted.
+    Attributes:
+        passes: passes after the prefill, by tokens per forward.
+        tokens: tokens they committed.
     """
-    tokens = survival = 1.0
-    for rate in rates[: window - 1]:
-        survival *= rate
-        tokens += survival
-    return tokens
+
+    passes: dict[int, int] = field(default_factory=dict)
+    tokens: dict[int, int] = field(default_factory=dict)
+
+    def add(self, window: int, passes: int, tokens: int) -> None:
+        """Enter one finished image, drawn with ``window`` tokens per forward."""
+        self.passes[window] = self.passes.get(window, 0) + passes
+        self.tokens[window] = self.tokens.get(window, 0) + tokens
+
+    def tokens_per_pass(self, window: int) -> float:
+        """Tokens that a pass of this width commits; the most it may, where it was not tried often enough.
+
+        A wider window commits more because more drafts fit and because drafts ripen longer in it, but not more in
+        proportion to its width; a narrower one not more than a wider one. Nothing is known before the first picture:
+        then every draft is accepted with the probability :data:`PRIOR`.
+        """
+        known = {w: self.tokens[w] / passes for w, passes in self.passes.items() if passes >= ENOUGH}
+        if window in known:
+            return known[window]
+        if not known:
+            return expected_tokens(window, PRIOR)
+        return min(min(window, tokens * max(1.0, window / width)) for width, tokens in known.items())
 
 
-def choose_window(seconds: dict[int, float], rates: list[float]) -> int:
-    """The window of ``seconds`` that commits most tokens per second; the smaller one of two that are as good.
+def expected_tokens(window: int, rate: float) -> float:
+    """Tokens a pass commits, its own and each draft that survives, if each does with probability ``rate``."""
+    return sum(rate**drafts for drafts in range(window))
 
-    Args:
-        seconds: time of a forward by window.
-        rates: acceptance probabilities, at least one less than the largest window.
+
+def choose_window(seconds: dict[int, float], record: CommittedRecord) -> int:
+    """The window of ``seconds`` (time of a forward by window) that commits most tokens per second.
+
+    One that was not tried yet counts with the most it may commit, so that it is tried as long as it may be the best. Of
+    two that are as good it is the smaller one.
     """
-    return max(sorted(seconds), key=lambda window: expected_tokens(window, rates) / seconds[window])
+    return max(sorted(seconds), key=lambda window: record.tokens_per_pass(window) / seconds[window])

@@ -28,8 +28,15 @@ def test_a_knob_changes_alone():
 def test_a_window_may_be_automatic():
     assert parts_of("fast", window="auto")["drafter"].config.window == "auto"
     assert [WindowOption().convert(text, None, None) for text in ("auto", "12")] == ["auto", 12]
-    with pytest.raises(click.BadParameter, match="'wide' is not a valid integer"):
-        WindowOption().convert("wide", None, None)
+    for text in ("wide", "Auto", "1.5"):
+        with pytest.raises(click.BadParameter, match=f"'{text}' is neither a number nor the word auto"):
+            WindowOption().convert(text, None, None)
+
+
+@pytest.mark.parametrize(("knob", "value"), [("window", 3), ("redraw", "fresh")])
+def test_a_knob_that_is_given_twice_is_refused(knob, value):
+    with pytest.raises(ValueError, match=f"{knob} is given twice, by --{knob} and by --draft {knob}=auto; leave one"):
+        parts_of("exact", **{knob: value}, draft=(f"{knob}=auto",))
 
 
 def test_another_rule_starts_from_its_own_defaults():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from helpers import run_toy
-from tiny_janus import PROMPT, draw, tiny_pipeline
+from tiny_janus import PROMPT, draw, tiny_model, tiny_pipeline
 
 from csd_pipeline import automatic_drafting
 from csd_pipeline.drafters import JacobiDrafter
@@ -45,11 +45,42 @@ def test_what_was_accepted_moves_the_choice(automatic, monkeypatch):
     first = automatic(PROMPT, seed=7, output_type="latent")
     assert first.recipes[0]["drafter"]["window"] == 4
     (record,) = automatic._automatic_drafting._records.values()
-    assert 0 < record.tested[0] <= first.traces[0].nfe
-    record.tested, record.accepted = [500] * 3, [10] * 3
+    assert record.passes == {4: first.traces[0].nfe} and record.tokens == {4: 15}
+    record.passes, record.tokens = {4: 500}, {4: 510}
     assert automatic(PROMPT, seed=7, output_type="latent").recipes[0]["drafter"]["window"] == 1
     hotter = automatic(PROMPT, seed=7, output_type="latent", temperature=0.5)
     assert hotter.recipes[0]["drafter"]["window"] == 4
+
+
+def test_a_wider_window_is_tried_and_kept_where_it_is_faster(automatic, monkeypatch):
+    """At the prior 1.5 times the time is not worth 12 tokens instead of 4; what is committed says whether it is."""
+    monkeypatch.setattr(automatic_drafting, "time_forwards", lambda *_: {4: 1.0, 12: 1.5})
+    monkeypatch.setattr("csd_pipeline.drafters.window_choice.ENOUGH", 1)
+    windows = []
+    for seed in range(3):
+        windows.append(automatic(PROMPT, seed=seed, output_type="latent").recipes[0]["drafter"]["window"])
+    (record,) = automatic._automatic_drafting._records.values()
+    assert windows[:2] == [4, 12] and set(record.passes) == {4, 12}
+    faster = 12 if record.tokens_per_pass(12) / 1.5 > record.tokens_per_pass(4) else 4
+    assert automatic(PROMPT, seed=9, output_type="latent").recipes[0]["drafter"]["window"] == faster
+
+
+def test_pictures_whose_guidance_a_callback_changed_teach_nothing(automatic):
+    def change(pipeline, step, timestep, tensors):
+        pipeline._guidance_scale = 3.0
+        return {}
+
+    automatic(PROMPT, seed=7, output_type="latent", callback_on_step_end=change)
+    assert not automatic._automatic_drafting._records
+    automatic(PROMPT, seed=7, output_type="latent")
+    assert len(automatic._automatic_drafting._records) == 1
+
+
+def test_another_model_is_another_record(automatic):
+    automatic(PROMPT, seed=7, output_type="latent")
+    automatic.register_modules(target=tiny_model())
+    automatic(PROMPT, seed=7, output_type="latent")
+    assert len(automatic._automatic_drafting._records) == 2
 
 
 def test_forwards_are_timed_once_per_batch_size(automatic, monkeypatch):
@@ -123,12 +154,12 @@ def test_the_redraw_is_the_preferred_one_until_it_accepts_less_than_others_may(s
     assert not pipe._automatic_drafting._seconds  # the window stands, so no forward is timed
     used = [first]
     for _ in range(2):  # each in turn accepts next to nothing
-        (newest,) = [record for record in pipe._automatic_drafting._records.values() if record.tested[0] < 400]
-        newest.tested, newest.accepted = [500] * 3, [len(used)] * 3
+        (newest,) = [record for record in pipe._automatic_drafting._records.values() if record.passes[4] < 400]
+        newest.passes, newest.tokens = {4: 500}, {4: 500 + len(used)}
         used.append(pipe(PROMPT, seed=7, output_type="latent").recipes[0]["drafter"]["redraw"])
     assert sorted(used) == sorted(REDRAWS) and used[-1] == "fresh"
-    (newest,) = [record for record in pipe._automatic_drafting._records.values() if record.tested[0] < 400]
-    newest.tested, newest.accepted = [500] * 3, [0] * 3
+    (newest,) = [record for record in pipe._automatic_drafting._records.values() if record.passes[4] < 400]
+    newest.passes, newest.tokens = {4: 500}, {4: 500}
     assert pipe(PROMPT, seed=7, output_type="latent").recipes[0]["drafter"]["redraw"] == used[1]  # the best of the bad
 
 

@@ -40,8 +40,9 @@ def test_the_same_picture_and_nothing_of_the_run_is_held(pipe, monkeypatch):
     assert len(opened) == 2 and not any(session() for session in opened)
 
 
-def test_offloaded_models_and_trees_are_refused(pipe):
+def test_offloaded_models_and_trees_are_refused(pipe, monkeypatch):
     pipe.enable_compile(backend="eager")
+    monkeypatch.setattr(CachedSession, "prefill", lambda session: pytest.fail("the model runs"))
     try:
         pipe.register_modules(drafter=JacobiDrafter(8, "gumbel", tree_depth=2))
         with pytest.raises(ValueError, match="takes no tree of drafts; use tree_depth=0, or do not compile"):

@@ -20,6 +20,7 @@ from csd_pipeline import (
     TVFilter,
 )
 from csd_pipeline.components import PARTS
+from csd_pipeline.recipe import describe
 
 FILTERS = (TVFilter(delta=0.3), KLFilter(), DriftBudget(0.05), TVFilter(delta=0.3) & DriftBudget(0.05), None)
 
@@ -164,6 +165,23 @@ def test_combined_filters_are_stored_as_data(pipeline, tmp_path):
     stored = json.loads((tmp_path / "alignment_filter" / "filter_config.json").read_text())
     assert [part["_class_name"] for part in stored["parts"]] == ["TVFilter", "DriftBudget"]
     assert type(CSDAutoregressivePipeline.from_pretrained(tmp_path).alignment_filter) is CombinedFilter
+
+
+ASSIGNED = {
+    "drafter": JacobiDrafter(3, "fresh"),
+    "relaxation": EntropyRelaxation(lam=0.2),
+    "alignment_filter": TVFilter(delta=0.3) & DriftBudget(0.05),
+}
+
+
+@pytest.mark.parametrize("name", ASSIGNED)
+def test_a_part_in_the_place_of_none_is_saved(pipeline, tmp_path, name):
+    for number, value in enumerate((None, ASSIGNED[name])):
+        setattr(pipeline, name, value)
+        pipeline.save_pretrained(tmp_path / str(number))
+        loaded = getattr(CSDAutoregressivePipeline.from_pretrained(tmp_path / str(number)), name)
+        assert type(loaded) is type(value) and (value is None or describe(loaded) == describe(value))
+    assert getattr(pipeline, name) is ASSIGNED[name] and pipeline.components[name] is ASSIGNED[name]
 
 
 @pytest.mark.parametrize("argument", ["dtype", "torch_dtype"])
