@@ -26,7 +26,8 @@ def test_it_writes_table_recipe_and_report_of_every_thread_count(csd, tmp_path, 
     names = ["ar", "ar (other seeds)", "csd-coupled W=64", "naive W=64", "transformers"]
     content = json.loads((tmp_path / "bench.json").read_text())
     results, recipe = content["results"], content["recipe"]
-    assert [figures["threads"] for figures in results] == recipe["threads"] == counts == [1, 2]
+    assert [figures["threads"] for figures in results] == recipe["threads"] == [1, 2]
+    assert counts == [1, 1, 2]  # before the model is loaded, then for each table
     for figures in results:
         assert [row["arm"] for row in figures["rows"]] == names
         assert [image["arm"] for image in figures["images"]] == names

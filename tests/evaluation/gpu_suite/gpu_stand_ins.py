@@ -14,6 +14,7 @@ class TapedCall:
     """As :class:`csd_pipeline.evaluation.gpu_suite.cuda_graph.CapturedCall`."""
 
     def __init__(self, call):
+        self.call = call  # the tape keeps the tensors it reads as little as a graph does
         call()
         self.tape = Tape()
         self.tape.record(call)
