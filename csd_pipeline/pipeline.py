@@ -329,9 +329,10 @@ class CSDAutoregressivePipeline(PipelineLoading):
     def enable_compile(self, **options) -> None:
         """Compile the pass over the window with torch.compile: the same decisions, fewer and fused kernels.
 
-        The first picture of every method, window and number of images (a batch whose images finish one by one has
-        several) waits for the compiler, on a CPU a C++ compiler and about a minute; prompts of other lengths do not.
-        Rounding differs from the uncompiled pass, so a token may flip where two are tied to the last digits.
+        The first picture of every method, window and number of images waits for the compiler, on a CPU a C++ compiler
+        and about a minute; prompts of other lengths do not. Finished images of a batch stay in it until all are
+        finished, or others take their place (``refill``): a smaller batch would be compiled anew. Rounding differs from
+        the uncompiled pass, so a token may flip where two are tied to the last digits.
 
         Args:
             options: of torch.compile, such as ``mode`` or ``backend``.

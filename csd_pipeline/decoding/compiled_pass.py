@@ -13,13 +13,14 @@ from .one_pass import DecodingPass, RunPass, window_pass
 class CompiledPass(RunPass):
     """:func:`window_pass`, traced whole and compiled anew for every method, window and number of images.
 
-    Prompts of other lengths use what is compiled. Every pass drafts a whole window, so that all have one shape.
+    Prompts of other lengths use what is compiled. Every pass drafts a whole window, and finished images stay in the
+    batch until all are finished, so that all passes have one shape: a batch of eight would be compiled eight times.
 
     Args:
         options: of torch.compile, such as ``backend`` and ``mode``.
     """
 
-    one_shape = True
+    one_shape, shrinks = True, False
 
     def __init__(self, **options):
         self.options = {"fullgraph": True} | options

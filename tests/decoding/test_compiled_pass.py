@@ -67,12 +67,14 @@ def test_two_traces_serve_prompts_of_any_length_and_decide_alike(name, lengths):
     assert 1 <= backend.graphs <= 2
 
 
-def test_images_of_a_batch_leave_it_one_by_one():
-    compiled, prompts = CompiledPass(backend=CountingBackend()), [[2, 3, 4], [5, 6], [7, 8, 9, 10]]
+def test_a_batch_whose_images_finish_one_by_one_is_traced_as_one():
+    backend = CountingBackend()
+    compiled, prompts = CompiledPass(backend=backend), [[2, 3, 4], [5, 6], [7, 8, 9, 10]]
     for seeds in ([1, 2, 3], [4, 5, 6]):
         plain = draw(prompts, seeds, **METHODS["gumbel"])
         assert len({trace.nfe for trace in plain.traces}) > 1
         same(draw(prompts, seeds, compiled, **METHODS["gumbel"]), plain)
+    assert backend.graphs <= 2
 
 
 def test_another_method_is_traced_anew():
