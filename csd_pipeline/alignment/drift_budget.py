@@ -1,7 +1,7 @@
 """A guaranteed bound on what a rule may spend at each position, in total variation from the target law."""
 
 from diffusers.configuration_utils import register_to_config
-from torch import Tensor, where
+from torch import Tensor, zeros_like
 
 from csd_pipeline.checks import require_between
 from csd_pipeline.decoding.window import Window
@@ -33,4 +33,6 @@ class DriftBudget(AlignmentFilter):
         return self.config.budget == 0
 
     def gate(self, window: Window, drift: Tensor) -> Tensor:
-        return where(drift > self.config.budget, self.config.budget / drift, 1.0)
+        if self.always_closed:
+            return zeros_like(drift)
+        return (self.config.budget / drift).clamp_(max=1.0)

@@ -4,7 +4,7 @@ from .captured_pass import CapturedPass
 from .compiled_pass import CompiledPass
 from .loop import DecodingResult, NonFiniteLogits, Progress, decode
 from .noise import IndexedNoise, Purpose, seed_words
-from .one_pass import RunPass, window_pass
+from .one_pass import RunPass, WatchedPass, window_pass
 from .sampling import Warp
 from .trace import Trace
 from .window import Window
@@ -20,6 +20,7 @@ __all__ = [
     "RunPass",
     "Trace",
     "Warp",
+    "WatchedPass",
     "Window",
     "decode",
     "seed_words",

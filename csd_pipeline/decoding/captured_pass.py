@@ -66,6 +66,7 @@ class CapturedPass(RunPass):
 
     def __init__(self, run_pass: RunPass | None = None, graphs=CudaGraphs):
         self.run_pass, self.graphs = run_pass or RunPass(), graphs
+        self.fuses = self.run_pass.fuses
         self._rooms: OrderedDict[tuple, _Room] = OrderedDict()
 
     def check_device(self, device: torch.device) -> None:

@@ -20,7 +20,7 @@ class CompiledPass(RunPass):
         options: of torch.compile, such as ``backend`` and ``mode``.
     """
 
-    one_shape, shrinks = True, False
+    one_shape, shrinks, fuses = True, False, True
 
     def __init__(self, **options):
         self.options = {"fullgraph": True} | options

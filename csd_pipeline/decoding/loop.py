@@ -241,7 +241,12 @@ class _Loop:
         self.begun += session.images
         state = DecodingState.start(self.adapter.grid, self.adapter.vocabulary, words, self.maps)
         drafter, relaxation, alignment_filter = self.parts
-        return DecodingPass(session, state, drafter, drafter.begin(state), self.warp, relaxation, alignment_filter)
+        run = DecodingPass(session, state, drafter, drafter.begin(state), self.warp, relaxation, alignment_filter)
+        if drafter.shares_noise and run.window > 1:
+            state.noise.make_gumbel_ahead(state.vocabulary)
+        if self.run_pass.fuses:
+            state.noise.make_within_passes()
+        return run
 
     def _prefill(self, run: DecodingPass, images: list[int]) -> None:
         self.reports.append(LateRead(run.prefill(), images))

@@ -61,6 +61,7 @@ class IndexedNoise:
         self.seeds, self.positions = seeds, positions
         self._constants = philox_constants(seeds.device)
         self._gumbel_table: Tensor | None = None  # [B, N, V]
+        self._uniforms_ahead = True
         self._gumbel_ahead = True  # False once a batch was too large: a table made late in its run would not pay
         self._tables: dict[int, Tensor] = {}  # by number of siblings: [B, passes, 4, N, siblings] uniforms
         self._blocks = [_NOT_MADE] * len(seeds)  # which passes the tables of each image are of
@@ -72,7 +73,7 @@ class IndexedNoise:
     def keep(self, rows: Tensor) -> IndexedNoise:
         """The noise of the images ``rows`` (int64 indices) only."""
         kept = IndexedNoise(self.seeds[rows], self.positions)
-        kept._gumbel_ahead = self._gumbel_ahead
+        kept._uniforms_ahead, kept._gumbel_ahead = self._uniforms_ahead, self._gumbel_ahead
         if self._gumbel_table is not None:
             kept._gumbel_table = self._gumbel_table[rows]
         return kept
@@ -82,8 +83,16 @@ class IndexedNoise:
         for row, slot in enumerate(slots):
             self.seeds[slot].copy_(newcomers.seeds[row])
             self._blocks[slot] = _NOT_MADE  # the next pass is prepared before it runs
-            if self._gumbel_table is not None:
+            if self._gumbel_table is None:
+                continue
+            if newcomers._gumbel_table is None:
                 self._fill_gumbel_table(slice(slot, slot + 1))
+            else:
+                self._gumbel_table[slot].copy_(newcomers._gumbel_table[row])
+
+    def make_within_passes(self) -> None:
+        """Make nothing ahead any more: for passes that fuse the operations of making it where it is used."""
+        self._uniforms_ahead = self._gumbel_ahead = False
 
     def prepare(self, draws: list[int]) -> None:
         """Called by the host before a pass: makes uniforms ahead where that pays.
@@ -109,14 +118,17 @@ class IndexedNoise:
         """
         if purpose is Purpose.GUMBEL:
             raise ValueError("Gumbel noise is a vector per position: use gumbel()")
-        rows = self._uniforms_of_pass(draw)
-        if rows is not None:
-            rows = rows[:, int(purpose) - 1, :, 0]
-            return rows.gather(1, self._inside(position).view(len(rows), -1)).view(position.shape)
         if self._last is None or self._last[0] is not position or self._last[1] is not draw:
+            self._last = (position, draw, self._uniforms_of_every_purpose(position, draw))
+        return self._last[2][int(purpose) - 1]
+
+    def _uniforms_of_every_purpose(self, position: Tensor, draw: Tensor | int) -> tuple[Tensor, ...]:
+        rows = self._uniforms_of_pass(draw)
+        if rows is None:
             draws = _as_tensor(draw, position.device).expand(len(position))
-            self._last = (position, draw, self._words(position, draws.view(-1, *(1,) * (position.dim() - 1))))
-        return _unit(self._last[2][int(purpose) - 1])
+            return tuple(map(_unit, self._words(position, draws.view(-1, *(1,) * (position.dim() - 1)))))
+        index = self._inside(position).view(len(rows), 1, -1).expand(-1, rows.shape[1], -1)
+        return rows[..., 0].gather(2, index).view(len(rows), -1, *position.shape[1:]).unbind(1)
 
     def sibling_uniform(self, position: Tensor, purpose: Purpose, draw: Tensor | int, siblings: int) -> Tensor:
         """[B, D, siblings] float32 in [0, 1) for the second and further candidates of the positions [B, D]."""
@@ -132,7 +144,7 @@ class IndexedNoise:
         if isinstance(draw, int):
             self.prepare([draw] * len(self.seeds))
         floats = 4 * _PASSES_AHEAD * self.positions * len(self.seeds) * max(siblings, 1)
-        if not self._prepared or not 0 < floats <= _SMALL_TABLE:
+        if not self._uniforms_ahead or not self._prepared or not 0 < floats <= _SMALL_TABLE:
             return None
         if siblings not in self._tables:
             shape = (len(self.seeds), _PASSES_AHEAD, 4, self.positions, max(siblings, 1))
@@ -152,13 +164,13 @@ class IndexedNoise:
         """Write the uniforms of the images ``rows`` for their blocks; in place: a captured pass reads this storage."""
         blocks = {self._blocks[row] for row in rows}
         if len(rows) == len(table) and len(blocks) == 1:
-            table.copy_(self._uniforms_ahead(slice(None), blocks.pop(), siblings))
+            table.copy_(self._make_uniforms(slice(None), blocks.pop(), siblings))
             return
         for row in rows:  # slices, since indices would have to be copied to the device
             one = slice(row, row + 1)
-            table[one].copy_(self._uniforms_ahead(one, self._blocks[row], siblings))
+            table[one].copy_(self._make_uniforms(one, self._blocks[row], siblings))
 
-    def _uniforms_ahead(self, images: slice, block: int, siblings: int) -> Tensor:
+    def _make_uniforms(self, images: slice, block: int, siblings: int) -> Tensor:
         seeds = self.seeds[images]
         device = seeds.device
         position = torch.arange(self.positions, device=device).view(1, 1, -1, 1).expand(len(seeds), -1, -1, -1)
@@ -175,14 +187,29 @@ class IndexedNoise:
 
     def gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
         """[B, L, V] standard Gumbel noise of the absolute positions [B, L]; independent of pass and window."""
-        if self._gumbel_table is None or self._gumbel_table.shape[-1] != vocabulary:
-            floats, several = self.positions * len(self.seeds) * vocabulary, position.shape[1] > 1
-            self._gumbel_ahead &= not several or floats <= _LARGE_TABLE
-            if not self._gumbel_ahead or not 0 < floats <= (_LARGE_TABLE if several else _SMALL_TABLE):
-                return self._gumbel(position, vocabulary, self.seeds)
-            self._gumbel_table = torch.empty(len(self.seeds), self.positions, vocabulary, device=self.seeds.device)
-            self._fill_gumbel_table(slice(None))
+        if not self.make_gumbel_ahead(vocabulary, several=position.shape[1] > 1):
+            return self._gumbel(position, vocabulary, self.seeds)
         return take(self._gumbel_table, self._inside(position))
+
+    def make_gumbel_ahead(self, vocabulary: int, several: bool = True) -> bool:
+        """Make the Gumbel noise of all positions, unless it was made before or does not pay.
+
+        Args:
+            vocabulary: V.
+            several: it will be asked for several positions at once, and so for each of them in several passes.
+
+        Returns:
+            whether it is there.
+        """
+        if self._gumbel_table is not None and self._gumbel_table.shape[-1] == vocabulary:
+            return True
+        floats = self.positions * len(self.seeds) * vocabulary
+        self._gumbel_ahead &= not several or floats <= _LARGE_TABLE
+        if not self._gumbel_ahead or not 0 < floats <= (_LARGE_TABLE if several else _SMALL_TABLE):
+            return False
+        self._gumbel_table = torch.empty(len(self.seeds), self.positions, vocabulary, device=self.seeds.device)
+        self._fill_gumbel_table(slice(None))
+        return True
 
     def _inside(self, position: Tensor) -> Tensor:
         """Padding beyond the image gets noise that is never used."""

@@ -111,9 +111,10 @@ class RunPass:
         one_shape: always draft a whole window, also where the image ends earlier.
         bucket: attention reads the cache up to a multiple of this; larger ones mean fewer shapes.
         shrinks: finished images leave the batch; otherwise they stay in it, untouched, until all are finished.
+        fuses: operations on few numbers cost next to nothing, so noise is made where it is used instead of ahead.
     """
 
-    one_shape, bucket, shrinks = False, 64, True
+    one_shape, bucket, shrinks, fuses = False, 64, True, False
 
     def __call__(self, run: DecodingPass, length: int) -> Tensor:
         return window_pass(run, length)
@@ -132,6 +133,22 @@ class RunPass:
         """Raise ValueError if passes of this drafter can not be run this way."""
 
 
+class WatchedPass(RunPass):
+    """Runs passes as another does; a subclass does something besides.
+
+    Args:
+        run_pass: what runs them.
+    """
+
+    def __init__(self, run_pass: RunPass):
+        self.run_pass = run_pass
+        for name in ("one_shape", "bucket", "shrinks", "fuses", "room_for", "settle", "check_device", "check_drafter"):
+            setattr(self, name, getattr(run_pass, name))
+
+    def __call__(self, run: DecodingPass, length: int) -> Tensor:
+        return self.run_pass(run, length)
+
+
 def window_pass(run: DecodingPass, length: int) -> Tensor:
     """Verify ``length`` drafts of every image in one target forward and commit what is accepted.
 
@@ -143,7 +160,7 @@ def window_pass(run: DecodingPass, length: int) -> Tensor:
         [B + 1] float32: committed tokens of every image, then a number that is finite if the target's laws are.
     """
     state = run.state
-    lengths = state.room().clamp_(max=run.window - 1)
+    lengths = state.room(run.window - 1)
     drafts, laws, fresh = run.draft_run.propose(state, length)
     tree = run.draft_run.branch(state, drafts, laws)
     if tree is None:
@@ -166,11 +183,10 @@ def _finish(run: DecodingPass, logits: Tensor, window: Window, tree: DraftTree |
         outcome = verify_shared_noise(window, state.noise)
     else:
         outcome = verify(window, run.relaxation, run.alignment_filter, state.noise, state.passes)
-    state.note(window, outcome, run.relaxed)
     run.draft_run.observe(state, window, outcome)
     if run.ledger:
         state.charge(window, outcome)
-    state.commit(window, outcome)
+    state.commit(window, outcome, run.relaxed)
     sound = window.target_laws[..., 0].sum()  # laws are probabilities or not numbers
     return torch.cat([state.committed.float(), sound.view(1)])  # counts are far below 2**24, so exact in float32
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from csd_pipeline.targets.base import Grid
 
 
+_PER_IMAGE = ("tokens", "last_tokens", "committed", "passes", "spent")
+
+
 @dataclass
 class DecodingState:
     """Rows are the active images; finished ones leave.
@@ -29,6 +32,7 @@ class DecodingState:
         vocabulary: V.
         noise: indexed noise of the active images.
         tokens: [B, N + 1] int64 committed tokens (the last column collects writes that do not count).
+        last_tokens: [B, 1] int64, the newest committed token of each image.
         committed: [B] int64, committed tokens per image.
         passes: [B] int64, passes of each image so far; they number its random draws.
         counts: ``committed`` as last read by the host.
@@ -40,6 +44,7 @@ class DecodingState:
     vocabulary: int
     noise: IndexedNoise
     tokens: Tensor
+    last_tokens: Tensor
     committed: Tensor
     passes: Tensor
     counts: list[int]
@@ -65,12 +70,8 @@ class DecodingState:
         names = ("drift", "entropy", "acceptance", "passes") if maps else ("drift",)
         noted = {name: torch.zeros(tokens.shape, device=seeds.device) for name in names}
         noise, counts = IndexedNoise(seeds, grid.tokens), [0] * images
-        return cls(grid, vocabulary, noise, tokens, zeros, zeros.clone(), counts, zeros.float(), noted)
-
-    @property
-    def last_tokens(self) -> Tensor:
-        """[B, 1] newest committed token of each image."""
-        return self.tokens.gather(1, (self.committed - 1)[:, None])
+        last = torch.zeros_like(zeros)[:, None]
+        return cls(grid, vocabulary, noise, tokens, last, zeros, zeros.clone(), counts, zeros.float(), noted)
 
     def upcoming(self, count: int) -> Tensor:
         """[B, count] int64, the positions after the committed ones; the same tensor until the next commit."""
@@ -78,9 +79,9 @@ class DecodingState:
             self._upcoming = self.committed[:, None] + count_up(count, self.committed.device)
         return self._upcoming
 
-    def room(self) -> Tensor:
-        """[B] drafts that still fit: one token of every pass is the target's own."""
-        return (self.grid.tokens - 1 - self.committed).clamp_(min=0)
+    def room(self, most: int) -> Tensor:
+        """[B] drafts that still fit, at most ``most``: one token of every pass is the target's own."""
+        return (self.grid.tokens - 1 - self.committed).clamp_(0, most)
 
     def forced(self, positions: Tensor) -> Tensor | None:
         """Forced token (or -1) at each absolute position, None when the grid forces nothing."""
@@ -89,8 +90,14 @@ class DecodingState:
         table = self.grid.forced
         return torch.where(positions < len(table), table[positions.clamp(max=len(table) - 1)], -1)
 
-    def commit(self, window: Window, outcome: Verification) -> None:
-        """Append the accepted drafts and the next token of every image, each by its own length."""
+    def commit(self, window: Window, outcome: Verification, relaxed: bool = True) -> None:
+        """Append the accepted drafts and the next token of every image, each by its own length.
+
+        Args:
+            window: what was verified.
+            outcome: of it.
+            relaxed: False where no drift can be spent, so that none need be noted.
+        """
         run = torch.cat(
             [window.drafts, window.drafts[:, :1] if window.drafts.shape[1] else outcome.next_token[:, None]], 1
         )
@@ -98,23 +105,20 @@ class DecodingState:
         rejected = count_up(run.shape[1], run.device) > outcome.accepted[:, None]
         target = window.positions.masked_fill(rejected, self.grid.tokens)
         self.tokens.scatter_(1, target, run)
+        self.last_tokens.copy_(outcome.next_token[:, None])
+        self._note(window, outcome, target, relaxed)
         # the host may learn late that an image is finished: a pass more changes nothing
         self.committed.add_(outcome.accepted).add_(1).clamp_(max=self.grid.tokens)
         self.passes.add_(1)
         self._upcoming = None
 
-    def note(self, window: Window, outcome: Verification, relaxed: bool) -> None:
-        """Write the maps of the tokens a pass is about to commit.
-
-        An exact run spends no drift, so without further maps there is nothing to write.
-        """
-        if not (relaxed or len(self.maps) > 1):
-            return
-        slot = count_up(window.drafts.shape[1] + 1, self.tokens.device)
-        position = window.positions.masked_fill(slot > outcome.accepted[:, None], self.grid.tokens)
-        self.maps["drift"].scatter_(1, position, _padded(outcome.drift * window.valid, 0.0))
+    def _note(self, window: Window, outcome: Verification, position: Tensor, relaxed: bool) -> None:
+        """Write the maps of the tokens that are committed to the positions [B, L+1]."""
+        if relaxed:  # a token that was no draft spends nothing, as the map says from the start
+            self.maps["drift"].scatter_(1, position[:, :-1], outcome.drift * window.valid)
         if len(self.maps) > 1:
-            acceptance = _padded(outcome.acceptance.masked_fill(~window.valid, torch.nan), torch.nan)
+            acceptance = outcome.acceptance.masked_fill(~window.valid, torch.nan)
+            acceptance = torch.nn.functional.pad(acceptance, (0, 1), value=torch.nan)
             self.maps["entropy"].scatter_(1, position, entropy(window.target_laws))
             self.maps["acceptance"].scatter_(1, position, acceptance)
             self.maps["passes"].scatter_(1, position, (self.passes[:, None] + 1).float().expand(position.shape))
@@ -128,21 +132,18 @@ class DecodingState:
     def keep(self, rows: Tensor, counts: list[int]) -> None:
         """Drop every image but ``rows`` (int64 indices); ``counts`` are their committed tokens, known to the host."""
         self.noise = self.noise.keep(rows)
-        self.tokens, self.committed, self.spent = self.tokens[rows], self.committed[rows], self.spent[rows]
-        self.passes, self.maps = self.passes[rows], {name: values[rows] for name, values in self.maps.items()}
+        for name in _PER_IMAGE:
+            setattr(self, name, getattr(self, name)[rows])
+        self.maps = {name: values[rows] for name, values in self.maps.items()}
         self.counts, self._upcoming = counts, None
 
     def admit(self, slots: list[int], index: Tensor, newcomers: DecodingState) -> None:
         """Put other images in the place of those in ``slots`` (``index`` [K] int64: the same, on the device)."""
         self.noise.admit(slots, newcomers.noise)
-        for name in ("tokens", "committed", "passes", "spent"):
+        for name in _PER_IMAGE:
             admit_rows(getattr(self, name), index, getattr(newcomers, name))
         for name, values in self.maps.items():
             admit_rows(values, index, newcomers.maps[name])
         for slot, count in zip(slots, newcomers.counts, strict=True):
             self.counts[slot] = count
         self._upcoming = None
-
-
-def _padded(values: Tensor, fill: float) -> Tensor:
-    return torch.nn.functional.pad(values, (0, 1), value=fill)

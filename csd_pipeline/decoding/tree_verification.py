@@ -73,7 +73,6 @@ def verify_tree(
     outcome = Verification(
         accepted=accepted,
         next_token=torch.where(accepted == taken.lengths, bonus, token),
-        kept=kept,
         acceptance=torch.cat([acceptance, taken.vanilla[:, depth:]], 1),
         drift=torch.zeros_like(taken.vanilla),
     )

@@ -43,7 +43,6 @@ class Verification:
     Args:
         accepted: [B] int64 ``tau``, number of accepted drafts; each image commits ``tau + 1`` tokens.
         next_token: [B] int64, the residual or bonus token after the accepted drafts.
-        kept: [B, L] bool, the plain accept decision at every slot (used by coupled redraws beyond the first rejection).
         acceptance: [B, L] acceptance probability used at each draft.
         drift: [B, L] total variation spent at each slot if it is reached; 0 where decoding is exact.
         choice: [B, L+1] tokens plain decoding would draw in these contexts, or None if noise is not shared.
@@ -52,7 +51,6 @@ class Verification:
 
     accepted: Tensor
     next_token: Tensor
-    kept: Tensor
     acceptance: Tensor
     drift: Tensor
     choice: Tensor | None = None
@@ -67,13 +65,12 @@ def verify_shared_noise(window: Window, noise: IndexedNoise) -> Verification:
     choice = draw_by_race(window.target_laws, noise.gumbel(window.positions, window.target_laws.shape[-1]))
     if choice.shape[1] == 1:  # nothing to verify: one token of plain decoding
         none = window.draft_laws[..., 0]
-        return Verification(window.lengths, choice[:, 0], window.fresh, none, none, choice)
+        return Verification(window.lengths, choice[:, 0], none, none, choice)
     kept = (choice[:, :-1] == window.drafts) & window.valid
     accepted = leading(kept)
     return Verification(
         accepted=accepted,
         next_token=at_slot(choice, accepted),
-        kept=kept,
         acceptance=kept.float(),
         drift=torch.zeros_like(window.p_draft),
         choice=choice,
@@ -100,15 +97,13 @@ def verify(window: Window, relaxation, alignment_filter, noise: IndexedNoise, dr
     else:
         decision = decide_each(window, uniform)
     accepted = decision.accepted
-    position, law = at_slot(window.positions, accepted), at_slot(window.target_laws, accepted)
+    position, law = at_slot(window.positions, accepted), window.next_law(accepted)
     bonus = draw_by_race(law, noise.gumbel(position[:, None], law.shape[-1])[:, 0])
     repair_uniform = at_slot(noise.uniform(window.positions, Purpose.RESIDUAL, draw), accepted)
     repaired = draw_by_inverse_cdf(decision.residual, repair_uniform)
-    kept = (uniform < window.vanilla) & window.valid
     return Verification(
         accepted=accepted,
         next_token=torch.where(accepted == window.lengths, bonus, repaired),
-        kept=kept if decision.spoiled is None else kept & ~decision.spoiled,
         acceptance=decision.acceptance,
         drift=decision.drift,
         spoiled=decision.spoiled,
@@ -126,13 +121,14 @@ def decide_each(window: Window, uniform: Tensor, mass: Tensor | None = None, dri
         mass: [B, L, V] ``q f``, or None for plain speculative decoding (``min(p, q)``).
         drift: [B, L] total variation the mass spends at each slot (:func:`overshoot`); none for plain decoding.
     """
-    acceptance = window.vanilla
-    drift = torch.zeros_like(acceptance) if drift is None else drift
-    if mass is not None:
+    if mass is None:
+        acceptance, mass = window.vanilla, window.q
+    else:
         acceptance = (at_drafts(mass, window.drafts) / window.q_draft).clamp(max=1.0).nan_to_num_(0.0)
+    drift = torch.zeros_like(acceptance) if drift is None else drift
     accepted = leading((uniform < acceptance) & window.valid)
     slot = accepted.clamp(max=window.drafts.shape[1] - 1)
-    rest = residual(at_slot(window.target_laws, slot), at_slot(window.q if mass is None else mass, slot))
+    rest = residual(window.next_law(accepted), at_slot(mass, slot))
     return Decision(accepted, rest, acceptance, drift)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from .indexing import at_drafts, count_up
+from .indexing import at_drafts, at_slot, count_up
 
 _LOWEST_LOG = -200.0  # below the logarithm of any float32 but 0
 
@@ -49,6 +49,7 @@ class Window:
     start: Tensor
     spent: Tensor | None = None
     total: int = 1
+    _next_law: tuple[Tensor, Tensor] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self):
         if self.spent is None:
@@ -102,6 +103,12 @@ class Window:
     def tv(self) -> Tensor:
         """[B, L] total variation distance between target and draft law."""
         return (self.p - self.plain_mass).sum(-1)
+
+    def next_law(self, accepted: Tensor) -> Tensor:
+        """[B, V] target law of the token after ``accepted`` [B] drafts; asked for again, the same tensor."""
+        if self._next_law is None or self._next_law[0] is not accepted:
+            self._next_law = (accepted, at_slot(self.target_laws, accepted))
+        return self._next_law[1]
 
 
 def entropy(law: Tensor) -> Tensor:

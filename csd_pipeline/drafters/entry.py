@@ -33,41 +33,41 @@ class EntryLaws:
         reach = self.columns if init in _NEIGHBOUR_LAWS else 0
         self.ring = LawRing(len(state.counts), window + reach + 1 if window > 1 else 1, self.uniform)
         self.window = window
-        self.tables = self._slot_tables(state.grid.tokens) if window > 1 and init not in _COPIES else []
+        self.table = self._slot_table(state.grid.tokens) if window > 1 and init not in _COPIES else None
 
-    def _slot_tables(self, tokens: int) -> list[Tensor]:
-        """Slots [(N + 2) W] of the laws that are used in equal shares, by number of seen positions and distance."""
-        seen = count_up(tokens + 2, self.uniform.device)[:, None]  # a finished image has seen one more than all
-        sources = self._sources(seen + count_up(self.window, seen.device), seen)
-        return [self.ring.slots(source).flatten() for source in sources]
+    def _slot_table(self, tokens: int) -> Tensor:
+        """Slots [(N + 1) 2W - W, K] of the K laws that are used in equal shares.
+
+        Row ``position + (2W - 1) seen`` is that of a position when those below ``seen`` have a law; these have their
+        own. A position is at most W away from ``seen``.
+        """
+        seen = count_up(tokens + 1, self.uniform.device)[:, None]
+        positions = seen + count_up(2 * self.window, seen.device) - self.window
+        sources = torch.stack(self._sources(positions, seen), -1)
+        slots = torch.where(sources < 0, self.ring.fallback, self.ring.slots(sources))
+        own = (positions < seen)[..., None]
+        return torch.where(own, self.ring.slots(positions)[..., None], slots).flatten(0, 1)[self.window :].int()
 
     def record(self, window: Window) -> None:
         """Store the target laws of a verified window."""
         self.ring.record(window, window.target_laws)
 
-    def laws(
-        self, state: DecodingState, positions: Tensor, drafts: Tensor, surviving: Tensor, kept: Tensor | None = None
-    ) -> Tensor:
-        """[B, L, V] entry laws of the positions [B, L]; ``drafts`` [B, L] holds ``surviving`` [B] kept drafts.
+    def laws(self, state: DecodingState, positions: Tensor, drafts: Tensor, surviving: Tensor) -> Tensor:
+        """[B, L, V] draft laws of the L positions to be committed next.
 
-        Where ``kept`` [B, L] is True the law is the recorded one of the position itself. Of the others, neighbours'
-        laws are known for those less than a window behind the last seen one.
+        Those of the first ``surviving`` [B] are the recorded ones, as their drafts in ``drafts`` [B, W] were kept. The
+        others are made of neighbours' laws.
         """
+        seen = (state.committed + surviving)[:, None]  # positions below this have a law
         if self.init in _COPIES:
-            laws = self._point(*self._neighbour_tokens(state, positions, drafts, surviving))
-            return (
-                laws if kept is None else torch.where(kept[..., None], self.ring.at(self.ring.slots(positions)), laws)
-            )
+            laws = self._point(*self._neighbour_tokens(state, positions, drafts, seen))
+            return torch.where((positions < seen)[..., None], self.ring.at(self.ring.slots(positions)), laws)
         if self.init in ("above", "mean"):
-            self._repeat_newest_token(state, drafts, surviving)
-        seen = self.ring.seen[:, None]
-        index = (seen * self.window + (positions - seen).clamp_(min=0)).flatten()
-        slots = [table.index_select(0, index).view(positions.shape) for table in self.tables]
-        if kept is not None:
-            own = self.ring.slots(positions)
-            slots = [torch.where(kept, own, others) for others in slots]
-        laws = [self.ring.at(some) for some in slots]
-        return laws[0] if len(laws) == 1 else torch.lerp(*laws, 0.5)
+            self._repeat_newest_token(state, drafts, surviving, seen)
+        row = torch.add(positions, seen, alpha=2 * self.window - 1)
+        slots = self.table.index_select(0, row.flatten()).view(len(row), -1)
+        laws = self.ring.at(slots).unflatten(1, (row.shape[1], -1))  # [B, L, K, V]
+        return laws[:, :, 0] if laws.shape[2] == 1 else torch.lerp(laws[:, :, 0], laws[:, :, 1], 0.5)
 
     def _sources(self, positions: Tensor, seen: Tensor) -> list[Tensor]:
         """Positions whose laws make up those of the positions [.., W], -1 for the fallback of the ring.
@@ -86,27 +86,25 @@ class EntryLaws:
         beside = (left == self._free_before(positions - 1)) & (above >= 0)
         return [above, torch.where(beside, left, above)]
 
-    def _repeat_newest_token(self, state: DecodingState, drafts: Tensor, surviving: Tensor) -> None:
+    def _repeat_newest_token(self, state: DecodingState, drafts: Tensor, surviving: Tensor, seen: Tensor) -> None:
         """Make the newest free token, committed or a draft that survived, the fallback of the ring."""
         if self.free is None:
             run = torch.cat([state.last_tokens, drafts], 1)
-            self.ring.fall_back_on(run.gather(1, surviving[:, None].clamp(max=drafts.shape[1])))
+            self.ring.fall_back_on(run.gather(1, surviving[:, None]))
         else:
-            after = (state.committed + surviving)[:, None]
-            self.ring.set_fallback(self._point(*self._neighbour_tokens(state, after, drafts, surviving)))
+            self.ring.set_fallback(self._point(*self._neighbour_tokens(state, seen, drafts, seen)))
 
     def _point(self, tokens: Tensor, known: Tensor) -> Tensor:
         """[B, L, V] point masses on the tokens [B, L], the uniform law where there is none."""
         point = self.uniform.new_zeros(*tokens.shape, len(self.uniform)).scatter_(-1, tokens[..., None], 1.0)
         return torch.where(known[..., None], point, self.uniform)
 
-    def _neighbour_tokens(self, state: DecodingState, positions: Tensor, drafts: Tensor, surviving: Tensor):
+    def _neighbour_tokens(self, state: DecodingState, positions: Tensor, drafts: Tensor, seen: Tensor):
         """Nearest known token to the left or above (committed, or a draft that survived), and whether there is one."""
-        frontier = (state.committed + surviving)[:, None]
         if self.init == "above-copy":
-            source = self._free_above(nearest_above(positions, frontier, self.columns))
+            source = self._free_above(nearest_above(positions, seen, self.columns))
         else:
-            source = self._free_before(nearest_left(positions, frontier))
+            source = self._free_before(nearest_left(positions, seen))
         in_window = source - state.committed[:, None]
         committed = state.tokens.gather(1, source.clamp(0, state.tokens.shape[1] - 1))
         drafted = drafts.gather(1, in_window.clamp(0, drafts.shape[1] - 1))

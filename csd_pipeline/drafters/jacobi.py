@@ -157,9 +157,9 @@ class JacobiRun(DraftRun):
         self.window, self.redraw, self.entry, self.guide, self.siblings = window, redraw, entry, guide, siblings
         guided_laws = guide is not None and record == "exact"
         self.recorded = LawRing(len(entry.ring.rows), window, entry.uniform) if guided_laws else entry.ring
-        seen = entry.ring.seen
-        self.drafts = seen.new_zeros(len(seen), window)  # [B, W] int64
-        self.surviving = torch.zeros_like(seen)  # [B] int64
+        rows = entry.ring.rows
+        self.drafts = torch.zeros(len(rows), window, dtype=torch.int64, device=rows.device)  # [B, W]
+        self.surviving = self.drafts.new_zeros(len(rows))  # [B]
 
     def propose(self, state: DecodingState, length: int) -> tuple[Tensor, Tensor, Tensor]:
         if length == 0:
@@ -167,14 +167,13 @@ class JacobiRun(DraftRun):
             return none, none.new_zeros(*none.shape, state.vocabulary, dtype=torch.float32), none.bool()
         positions = state.upcoming(length + 1)[:, :-1]
         fresh = count_up(length, positions.device) >= self.surviving[:, None]
-        drafts = fit(self.drafts, length)
-        laws = self.entry.laws(state, positions, drafts, self.surviving, ~fresh)
+        laws = self.entry.laws(state, positions, self.drafts, self.surviving)
         if self.recorded is not self.entry.ring:
             laws = torch.where(fresh[..., None], laws, self.recorded.at(self.recorded.slots(positions)))
         forced = state.forced(positions)
         if forced is not None:
             laws = force_tokens(laws, forced)
-        return torch.where(fresh, self._draw_entries(state, laws), drafts), laws, fresh
+        return torch.where(fresh, self._draw_entries(state, laws), fit(self.drafts, length)), laws, fresh
 
     def branch(self, state: DecodingState, drafts: Tensor, laws: Tensor) -> DraftTree | None:
         return None if self.siblings is None or drafts.shape[1] == 0 else self.siblings.tree(state, drafts, laws)
@@ -209,18 +208,13 @@ class JacobiRun(DraftRun):
         # Accept-or-repair with the plain rule at every slot: the new draft has its law and equals the old one as often
         # as any coupling can make it. The slot after the last real draft never held one.
         repairable = window.valid if spoiled is None else window.valid & ~spoiled
-        accepted_mass = torch.nn.functional.pad(window.q * repairable[..., None], (0, 0, 0, 1))
-        drawn = draw_by_inverse_cdf(residual(laws, accepted_mass), uniform)
-        kept = outcome.kept if self.guide is None else self._kept(state, window, laws) & repairable
-        return torch.cat([torch.where(kept, window.drafts, drawn[:, :-1]), drawn[:, -1:]], 1)
-
-    def _kept(self, state: DecodingState, window: Window, laws: Tensor) -> Tensor:
-        """[B, L] the accept decision against the guided laws.
-
-        Behind a rejection the uniforms of verification had no say in what was committed, so they can be used again.
-        """
+        rest = residual(laws[:, :-1], window.q * repairable[..., None])
+        drawn = draw_by_inverse_cdf(torch.cat([rest, laws[:, -1:]], 1), uniform)
+        # Behind a rejection the uniforms of verification had no say in what was committed: they can be used again.
         uniform = state.noise.uniform(window.positions, Purpose.VERIFY, state.passes)[:, :-1]
-        return uniform * window.q_draft < at_drafts(laws[:, :-1], window.drafts)
+        p_draft = window.p_draft if self.guide is None else at_drafts(laws[:, :-1], window.drafts)
+        kept = (uniform * window.q_draft < p_draft) & repairable
+        return torch.cat([torch.where(kept, window.drafts, drawn[:, :-1]), drawn[:, -1:]], 1)
 
     def keep(self, rows: Tensor) -> None:
         self.drafts, self.surviving = self.drafts[rows], self.surviving[rows]

@@ -10,29 +10,30 @@ from csd_pipeline.decoding.window import Window
 
 
 class LawRing:
-    """[B, size + 2, V] float32 in fixed storage; a position lives in slot ``position % size``.
+    """[B, size + 1, V] float32 in fixed storage; a position lives in slot ``position % size``.
 
     Args:
         images: B.
-        size: positions that are remembered.
+        size: positions that are remembered, at least a window.
         fallback: [V] law in the slot :attr:`fallback`, at the start that of every image.
     """
 
     def __init__(self, images: int, size: int, fallback: Tensor):
-        self.size, self.spare, self.fallback = size, size, size + 1
-        self.rows = fallback.new_zeros(images, size + 2, len(fallback))
+        self.size = self.fallback = size
+        self.rows = fallback.new_zeros(images, size + 1, len(fallback))
         self.rows[:, self.fallback] = fallback
-        self.seen = torch.zeros(images, dtype=torch.int64, device=fallback.device)  # positions below this have a law
+        self._at_fallback = torch.full((images, 1), size, device=fallback.device)
 
     def record(self, window: Window, laws: Tensor) -> None:
-        """Store the laws [B, L+1, V] of a verified window."""
-        self.seen.copy_(window.start + window.lengths).add_(1)
-        padding = window.positions >= self.seen[:, None]
-        put(self.rows, (window.positions % self.size).masked_fill_(padding, self.spare), laws)
+        """Store the laws [B, L+1, V] of a verified window.
+
+        Those of padding may be stored too: they take slots of positions that are a window behind all that are read.
+        """
+        put(self.rows, self.slots(window.positions), laws)
 
     def set_fallback(self, laws: Tensor) -> None:
         """Put the laws [B, 1, V] into the fallback slot."""
-        put(self.rows, self.seen.new_full((len(laws), 1), self.fallback), laws)
+        put(self.rows, self._at_fallback, laws)
 
     def fall_back_on(self, tokens: Tensor) -> None:
         """Put point masses on the tokens [B, 1] into the fallback slot."""
@@ -40,8 +41,8 @@ class LawRing:
         self.set_fallback((tokens[..., None] == symbols).to(self.rows.dtype))
 
     def slots(self, positions: Tensor) -> Tensor:
-        """Slots of positions of any shape; the fallback slot for negative ones."""
-        return (positions % self.size).masked_fill_(positions < 0, self.fallback)
+        """Slots of positions of any shape."""
+        return positions % self.size
 
     def at(self, slots: Tensor) -> Tensor:
         """[B, L, V] laws in the slots [B, L]."""
@@ -49,9 +50,8 @@ class LawRing:
 
     def keep(self, rows: Tensor) -> None:
         """Drop every image but ``rows`` (int64 indices)."""
-        self.rows, self.seen = self.rows[rows], self.seen[rows]
+        self.rows, self._at_fallback = self.rows[rows], self._at_fallback[rows]
 
     def admit(self, slots: Tensor, newcomers: LawRing) -> None:
         """Put other images in the place of those in ``slots`` (int64)."""
         admit_rows(self.rows, slots, newcomers.rows)
-        admit_rows(self.seen, slots, newcomers.seen)

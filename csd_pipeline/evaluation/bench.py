@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from PIL.Image import Image
 
-from csd_pipeline.decoding import CompiledPass, RunPass, Trace, Warp, decode
+from csd_pipeline.decoding import CompiledPass, RunPass, Trace, Warp, WatchedPass, decode
 from csd_pipeline.pixels import decode_pixels
 from csd_pipeline.prompts import encode
 from csd_pipeline.targets import PromptBatch, adapter_for
@@ -186,16 +186,16 @@ class Bench:
         return PromptBatch(*(ids if self.warp.guided else ids[:2]))
 
 
-class _Counted(RunPass):
+class _Counted(WatchedPass):
     """Notes the drafts of every pass."""
 
     def __init__(self, run_pass: RunPass):
-        self.run_pass, self.drafted = run_pass, []
-        self.one_shape, self.bucket, self.shrinks = run_pass.one_shape, run_pass.bucket, run_pass.shrinks
+        super().__init__(run_pass)
+        self.drafted = []
 
     def __call__(self, run, length: int):
         self.drafted.append(length)
-        return self.run_pass(run, length)
+        return super().__call__(run, length)
 
 
 def _run(labels: dict, clock: Clock, watch: ForwardWatch, tokens, accepted: list[int], drift: float) -> Run:

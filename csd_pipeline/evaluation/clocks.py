@@ -8,7 +8,7 @@ from types import FunctionType
 import torch
 from torch import Tensor
 
-from csd_pipeline.decoding import RunPass
+from csd_pipeline.decoding import RunPass, WatchedPass
 from csd_pipeline.decoding.tree import TreeShape
 
 
@@ -51,14 +51,12 @@ class CompiledForwards:
         """``run_pass`` with a compiled forward before every pass, and the clock of these forwards."""
         clock, forwards = Clock(self.device), self
 
-        class Beside(RunPass):
-            one_shape, bucket, shrinks = run_pass.one_shape, run_pass.bucket, run_pass.shrinks
-
+        class Beside(WatchedPass):
             def __call__(self, run, length: int) -> Tensor:
                 forwards._run(run, length, clock)
-                return run_pass(run, length)
+                return super().__call__(run, length)
 
-        return Beside(), clock
+        return Beside(run_pass), clock
 
     def _run(self, run, length: int, clock: Clock) -> None:
         tokens = run.state.tokens.new_zeros(run.images, length + 1)

@@ -1,7 +1,7 @@
 """CSD's rule: acceptance grows with the entropy of the target law (content-aware speculative decoding)."""
 
 from diffusers.configuration_utils import register_to_config
-from torch import Tensor, minimum
+from torch import Tensor, addcmul, minimum
 
 from csd_pipeline.checks import require_at_least
 from csd_pipeline.decoding.window import Window
@@ -42,4 +42,4 @@ class EntropyRelaxation(Relaxation):
 
     def accepted_mass(self, window: Window) -> Tensor:
         bonus = self.config.lam * window.entropy.unsqueeze(-1)
-        return minimum(window.q, window.p + bonus * window.q)
+        return minimum(window.q, addcmul(window.p, bonus, window.q))

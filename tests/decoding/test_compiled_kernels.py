@@ -8,7 +8,7 @@ from helpers import run_toy
 from helpers_janus import left_padded, prompt_batch, tiny_janus
 from torch._inductor.utils import run_and_get_code
 
-from csd_pipeline.decoding import CompiledPass, RunPass, Warp, decode
+from csd_pipeline.decoding import CompiledPass, Warp, WatchedPass, decode
 from csd_pipeline.drafters import JacobiDrafter
 from csd_pipeline.presets import build_parts, read_preset
 from csd_pipeline.relaxation import Exact
@@ -41,16 +41,14 @@ def test_a_pass_is_at_most_forty_kernels_beside_the_forward(name):
         assert torch.equal(mine.tokens, plain.tokens) and mine.traces[0].accepted == plain.traces[0].accepted
 
 
-class LastRun(RunPass):
+class LastRun(WatchedPass):
     """Keeps the run of the last pass."""
 
-    def __init__(self, run_pass: RunPass):
-        self.run_pass, self.run = run_pass, None
-        self.one_shape, self.bucket, self.shrinks = run_pass.one_shape, run_pass.bucket, run_pass.shrinks
+    run = None
 
     def __call__(self, run, length):
         self.run = run
-        return self.run_pass(run, length)
+        return super().__call__(run, length)
 
 
 def new_shapes(code: str) -> list[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from helpers import SEED_BASES, OperatorLog, emitted, law_p_value, open_toy, run
 from torch.overrides import TorchFunctionMode
 
 from csd_pipeline.alignment import DriftBudget, TVFilter
-from csd_pipeline.decoding import NonFiniteLogits, Warp, decode
+from csd_pipeline.decoding import NonFiniteLogits, Purpose, Warp, decode
 from csd_pipeline.drafters import Drafter, DraftRun, JacobiDrafter
 from csd_pipeline.drafters.entry import ENTRIES
 from csd_pipeline.drafters.jacobi import REDRAWS, JacobiRun
@@ -85,7 +85,9 @@ class StaleRun(JacobiRun):
     def observe(self, state, window, outcome):
         super().observe(state, window, outcome)
         if window.drafts.shape[1]:
-            stale = torch.where(outcome.kept[..., None], window.draft_laws, window.target_laws[:, :-1])
+            uniform = state.noise.uniform(window.positions, Purpose.VERIFY, state.passes)[:, :-1]
+            kept = (uniform < window.vanilla) & window.valid
+            stale = torch.where(kept[..., None], window.draft_laws, window.target_laws[:, :-1])
             self.recorded.record(window, torch.cat([stale, window.target_laws[:, -1:]], 1))
 
 

@@ -292,3 +292,35 @@ def test_the_bytes_of_kept_noise_are_those_of_its_tables(monkeypatch):
     assert len(tables) == 2 and kept_bytes(2, 6, 10) == sum(table.nbytes for table in tables)
     monkeypatch.setattr(noise_module, "_LARGE_TABLE", 2 * 6 * 10 - 1)
     assert kept_bytes(2, 6, 10) == tables[1].nbytes
+
+
+def test_noise_made_within_passes_is_the_same_noise_and_nothing_is_kept():
+    ahead, within = (IndexedNoise(seed_words([1, 2]), positions=6) for _ in range(2))
+    within.make_within_passes()
+    for draw in (0, 17):
+        for noise in (ahead, within):
+            noise.prepare([draw, draw])
+        for purpose in (Purpose.VERIFY, Purpose.RESIDUAL, Purpose.REDRAW, Purpose.ENTRY):
+            both = [noise.uniform(grid(2, 6), purpose, torch.tensor([draw, draw])) for noise in (ahead, within)]
+            assert torch.equal(*both)
+    assert torch.equal(ahead.gumbel(grid(2, 6), 5), within.gumbel(grid(2, 6), 5))
+    assert torch.equal(ahead.gumbel(grid(2, 1), 5), within.gumbel(grid(2, 1), 5))
+    assert ahead._tables and not within._tables and within._gumbel_table is None
+    assert within.keep(torch.tensor([1])).gumbel(grid(1, 6), 5) is not None and within._gumbel_table is None
+
+
+def test_gumbel_noise_made_ahead_is_used_within_passes_too():
+    noise = IndexedNoise(seed_words([3]), positions=6)
+    assert noise.make_gumbel_ahead(5)
+    noise.make_within_passes()
+    noise._gumbel_table.fill_(7.0)
+    assert (noise.gumbel(grid(1, 4), 5) == 7).all()
+
+
+def test_newcomers_bring_the_gumbel_noise_they_have(monkeypatch):
+    mine, newcomers = (IndexedNoise(seed_words(seeds), positions=6) for seeds in ([1, 2], [3]))
+    for noise in (mine, newcomers):
+        noise.make_gumbel_ahead(5)
+    monkeypatch.setattr(IndexedNoise, "_fill_gumbel_table", None)  # nothing is made anew
+    mine.admit([1], newcomers)
+    assert torch.equal(mine.gumbel(grid(2, 6), 5), IndexedNoise(seed_words([1, 3])).gumbel(grid(2, 6), 5))

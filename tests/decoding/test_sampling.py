@@ -159,7 +159,16 @@ def test_residual_is_the_positive_part():
     assert torch.allclose(residual(law, mass), torch.tensor([0.3, 0.0, 0.0]))
 
 
-def test_residual_without_mass_is_the_law_itself():
+def test_residual_without_mass_is_in_proportion_to_the_law():
     law = random_laws(5, 7)
-    assert torch.equal(residual(law, law), law)
-    assert torch.equal(residual(law, law + 1e-9), law)
+    for mass in (law, law + 1e-9):
+        rest = residual(law, mass)
+        assert torch.allclose(rest / rest.sum(-1, keepdim=True), law, rtol=1e-5, atol=0)
+
+
+def test_residual_leaves_the_law_of_a_small_rest_as_it_is():
+    """Rejected once in a million: what is added to the rest must not be seen in what is drawn."""
+    law = torch.tensor([0.5, 0.5 - 1e-6, 1e-6], dtype=torch.float64)
+    mass = torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64)
+    rest = residual(law, mass)
+    assert (rest / rest.sum()).tolist() == pytest.approx([0, 0, 1], abs=2e-6)

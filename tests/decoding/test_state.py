@@ -7,9 +7,9 @@ from csd_pipeline.decoding.verification import Verification
 from csd_pipeline.targets.base import Grid
 
 
-def outcome_of(accepted, next_token) -> Verification:
-    none = torch.zeros(0)
-    return Verification(torch.tensor(accepted), torch.tensor(next_token), none, none, none)
+def outcome_of(accepted, next_token, length=0) -> Verification:
+    none = torch.zeros(len(accepted), length)
+    return Verification(torch.tensor(accepted), torch.tensor(next_token), none, none)
 
 
 def started(grid: Grid, images: int) -> DecodingState:
@@ -24,10 +24,10 @@ def test_every_image_commits_its_own_length():
     assert state.committed.tolist() == [1, 1, 1] and state.last_tokens.tolist() == [[1], [2], [3]]
     laws = random_laws(9, 9).view(3, 3, 9)
     window = window_of(laws, laws, [[4, 5, 6]] * 3)
-    state.commit(window, outcome_of([0, 2, 3], [7, 8, 7]))
+    state.commit(window, outcome_of([0, 2, 3], [7, 8, 7], length=3))
     assert state.tokens[:, :5].tolist() == [[1, 7, 0, 0, 0], [2, 4, 5, 8, 0], [3, 4, 5, 6, 7]]
     assert state.committed.tolist() == [2, 4, 5] and state.passes.tolist() == [2, 2, 2]
-    assert state.room().tolist() == [5, 3, 2] and state.last_tokens.flatten().tolist() == [7, 8, 7]
+    assert state.room(4).tolist() == [4, 3, 2] and state.last_tokens.flatten().tolist() == [7, 8, 7]
 
 
 def test_kept_rows_are_whole():

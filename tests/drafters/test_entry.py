@@ -12,7 +12,7 @@ UNIFORM = torch.full((4,), 0.25)
 def recorded(init: str, lengths=(2, 1), window=7):
     """Two images on rows of three: token 3 committed, laws known for positions 0 .. length."""
     state = DecodingState.start(Grid(4, 3), 4, seed_words([1, 2]))
-    state.committed, state.tokens[:, 0] = torch.tensor([1, 1]), 3
+    state.committed, state.tokens[:, 0], state.last_tokens[:] = torch.tensor([1, 1]), 3, 3
     laws = random_laws(6, 4, zeros=0).view(2, 3, 4)
     entry = EntryLaws(init, state, window)
     window = window_of(laws[:, :2], laws[:, :2], lengths=list(lengths), bonus=laws[:, 2:])
@@ -21,7 +21,7 @@ def recorded(init: str, lengths=(2, 1), window=7):
     return entry, state, laws
 
 
-def at(entry, state, *positions, drafts=((1, 2), (1, 0)), surviving=(2, 1)):
+def at(entry, state, *positions, drafts=((1, 2, 0), (1, 0, 0)), surviving=(2, 1)):
     positions = torch.tensor(positions).expand(2, -1)
     return entry.laws(state, positions, torch.tensor(drafts), torch.tensor(surviving))
 
@@ -77,9 +77,10 @@ def test_newer_laws_replace_older_ones_and_the_ring_forgets_only_what_is_out_of_
 
 def test_copies_are_point_masses_on_committed_tokens_or_surviving_drafts():
     entry, state, _ = recorded("left-copy")
-    got = at(entry, state, 1, 3, 9)
-    assert torch.equal(got[0], torch.stack([point(3), point(2), point(2)]))
-    assert torch.equal(got[1], torch.stack([point(3), point(1), point(1)]))
+    got = at(entry, state, 3, 9)
+    assert torch.equal(got[0], torch.stack([point(2), point(2)]))
+    assert torch.equal(got[1], torch.stack([point(1), point(1)]))
+    assert torch.equal(at(entry, state, 1, surviving=(0, 0)), point(3).expand(2, 1, 4))
     entry, state, _ = recorded("above-copy")
     got = at(entry, state, 3, 4, 5)
     assert torch.equal(got[0], torch.stack([point(3), point(1), point(2)]))
@@ -88,13 +89,52 @@ def test_copies_are_point_masses_on_committed_tokens_or_surviving_drafts():
 
 def test_uniform():
     entry, state, _ = recorded("uniform")
-    assert torch.equal(at(entry, state, 1, 7), UNIFORM.expand(2, 2, 4))
+    assert torch.equal(at(entry, state, 3, 7), UNIFORM.expand(2, 2, 4))
+
+
+def test_surviving_drafts_have_the_recorded_laws_of_their_own_positions():
+    for init in ENTRIES:
+        entry, state, laws = recorded(init)
+        got = at(entry, state, 1, 2)
+        assert torch.equal(got[0], laws[0, 1:]) and torch.equal(got[1, 0], laws[1, 1])
+
+
+def test_laws_of_padding_take_no_slot_that_is_read():
+    """A window that reaches beyond the last position is recorded whole; every law known before is still found."""
+    for init in ("left", "above", "mean"):
+        state = DecodingState.start(Grid(4, 3), 4, seed_words([1, 2]))
+        entry, newest = EntryLaws(init, state, window=4), {}
+        for start in range(12):
+            laws = random_laws(8, 4, zeros=0, seed=start).view(2, 4, 4)
+            length = min(3, 11 - start)  # drafts of an image of twelve tokens
+            window = window_of(laws[:, :3], laws[:, :3], lengths=[length, length], bonus=laws[:, 3:])
+            window.start = torch.tensor([start, start])
+            entry.record(window)
+            newest.update({start + slot: laws[:, slot] for slot in range(length + 1)})
+            state.committed = window.start + 1
+            seen = start + length + 1
+            got = at(entry, state, *range(seen - 3, seen + 3), surviving=(length, length))
+            for law, position in zip(got.unbind(1), range(seen - 3, seen + 3), strict=True):
+                left, above = min(position, seen) - 1, position - 3 if position - 3 < seen else position - 6
+                if position <= start:
+                    continue
+                if position < seen:
+                    expected = newest[position]
+                elif init == "left":
+                    expected = newest[left]
+                elif above < 0:
+                    continue
+                elif init == "above" or left != position - 1:
+                    expected = newest[above]
+                else:
+                    expected = (newest[above] + newest[left]) / 2
+                assert torch.allclose(law, expected)
 
 
 def with_line_ends(init: str):
     """Rows of two codes and the mark 4; the first row is committed as 3, 1, 4 and its laws are known."""
     state = DecodingState.start(Grid.with_line_ends(3, 2, 4), 5, seed_words([1]))
-    state.committed, state.tokens[0, :3] = torch.tensor([3]), torch.tensor([3, 1, 4])
+    state.committed, state.tokens[0, :3], state.last_tokens[:] = torch.tensor([3]), torch.tensor([3, 1, 4]), 4
     laws = random_laws(3, 5, zeros=0)
     laws[2] = torch.eye(5)[4]
     entry = EntryLaws(init, state, window=4)
@@ -120,7 +160,7 @@ def test_a_line_mark_is_nobodys_neighbour():
 def test_with_line_marks_too_the_newest_surviving_draft_is_repeated_in_the_first_row():
     for init in ("above", "mean"):
         state = DecodingState.start(Grid.with_line_ends(3, 4, 4), 5, seed_words([1]))
-        state.committed, state.tokens[0, 0] = torch.tensor([1]), 3
+        state.committed, state.tokens[0, 0], state.last_tokens[:] = torch.tensor([1]), 3, 3
         entry = EntryLaws(init, state, window=4)
         window = window_of(random_laws(1, 5)[None], random_laws(1, 5)[None], bonus=random_laws(1, 5)[None])
         window.start = torch.tensor([0])
@@ -132,7 +172,7 @@ def test_with_line_marks_too_the_newest_surviving_draft_is_repeated_in_the_first
 def test_where_everything_before_is_forced_the_law_is_uniform():
     for init in ENTRIES:
         state = DecodingState.start(Grid(1, 3, torch.tensor([3, -1, -1])), 4, seed_words([1]))
-        state.committed, state.tokens[0, 0] = torch.tensor([1]), 3
+        state.committed, state.tokens[0, 0], state.last_tokens[:] = torch.tensor([1]), 3, 3
         entry = EntryLaws(init, state, window=3)
         window = window_of(torch.zeros(1, 0, 4), torch.zeros(1, 0, 4), bonus=point(3).view(1, 1, 4))
         window.start = torch.tensor([0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from csd_pipeline.decoding import RunPass
+from csd_pipeline.decoding import RunPass, WatchedPass
 
 from .image import draw
 from .random_target import RandomTarget
@@ -14,32 +14,31 @@ CLEAN = "clean"
 _UNWATCHED, _WATCHED = 4, 16  # passes: the first ones fill what is kept, and are captured
 
 
-class WatchedPass(RunPass):
-    """Runs passes of another kind under torch's debug mode that turns every wait for the device into an error.
+class NoWaiting(WatchedPass):
+    """Runs passes under torch's debug mode that turns every wait for the device into an error.
 
     Args:
         run_pass: what runs them.
     """
 
     def __init__(self, run_pass: RunPass):
-        self.run_pass, self.passes = run_pass, 0
-        self.one_shape, self.bucket, self.shrinks = run_pass.one_shape, run_pass.bucket, run_pass.shrinks
-        self.room_for, self.settle = run_pass.room_for, run_pass.settle
+        super().__init__(run_pass)
+        self.passes = 0
 
     def __call__(self, run, length: int) -> Tensor:
         self.passes += 1
         if self.passes <= _UNWATCHED:
-            return self.run_pass(run, length)
+            return super().__call__(run, length)
         torch.cuda.set_sync_debug_mode("error")
         try:
-            return self.run_pass(run, length)
+            return super().__call__(run, length)
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
 
 def find_syncs(target: RandomTarget, parts: dict, run_pass: RunPass) -> str:
     """``"clean"``, or the first line of what torch says about the first wait of the passes 5 to 20."""
-    watched, passes = WatchedPass(run_pass), _UNWATCHED + _WATCHED
+    watched, passes = NoWaiting(run_pass), _UNWATCHED + _WATCHED
     try:
         while watched.passes < passes:  # an image may end earlier
             draw(target, parts, watched, on_pass=lambda progress: watched.passes < passes)
