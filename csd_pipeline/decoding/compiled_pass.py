@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import astuple
 from types import FunctionType
 
 import torch
 from torch import Tensor
 
 from .one_pass import DecodingPass, RunPass, window_pass
+
+_STANCE = getattr(torch.compiler, "set_stance", None)  # torch 2.6
+_CAN_SKIP = _STANCE is not None and "skip_guard_eval_unsafe" in inspect.signature(_STANCE).parameters
+
+
+def checked_once(run: DecodingPass, shape: tuple, call: Callable[[], Tensor]) -> Tensor:
+    """Call something compiled that works on ``run``.
+
+    Before every call torch.compile checks, attribute by attribute, that model and run are as they were traced. Once a
+    call has gone through, that holds for all calls within the run of the same shape and settings, and checking it takes
+    as long as a tenth of a small model's forward: it is left out.
+    """
+    if shape in run.checked:
+        with _STANCE("default", skip_guard_eval_unsafe=True) if _CAN_SKIP else nullcontext():
+            return call()
+    result = call()
+    run.checked.add(shape)
+    return result
 
 
 class CompiledPass(RunPass):
@@ -37,7 +59,8 @@ class CompiledPass(RunPass):
             # torch.compile keeps few variants of one code object; a method of its own gets one of its own
             copy = FunctionType(window_pass.__code__.replace(), window_pass.__globals__, window_pass.__name__)
             self._compiled[key] = torch.compile(copy, **self.options)
-        return self._compiled[key](run, length)
+        compiled, shape = self._compiled[key], ("pass", length, run.images, run.limit, astuple(run.warp))
+        return checked_once(run, shape, lambda: compiled(run, length))
 
     def _key(self, run: DecodingPass, length: int) -> tuple:
         """Kept on the run, not here: this object outlives the run and its cache."""

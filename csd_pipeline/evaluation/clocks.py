@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from csd_pipeline.decoding import RunPass, WatchedPass
+from csd_pipeline.decoding.compiled_pass import checked_once
 from csd_pipeline.decoding.tree import TreeShape
 
 
@@ -65,8 +66,9 @@ class CompiledForwards:
         if key not in self._compiled:
             copy = FunctionType(_forward.__code__.replace(), _forward.__globals__)  # torch.compile: one, one variant
             self._compiled[key] = torch.compile(copy, **self.options)
+        compiled, shape = self._compiled[key], ("forward", *key, run.limit)
         with clock:
-            self._compiled[key](run.session, tokens, committed)
+            checked_once(run, shape, lambda: compiled(run.session, tokens, committed))
 
 
 def _forward(session, tokens: Tensor, committed: Tensor) -> Tensor:

@@ -67,6 +67,50 @@ def test_two_traces_serve_prompts_of_any_length_and_decide_alike(name, lengths):
     assert 1 <= backend.graphs <= 2
 
 
+def test_settings_that_change_within_an_image_are_seen():
+    """Passes are checked against their trace once per run: what a callback changes must count as another pass."""
+
+    def drawn(run_pass=None):
+        warp = Warp(guidance_scale=2.0, temperature=0.8)
+
+        def stronger(progress):
+            warp.guidance_scale = 2.0 if progress.passes < 5 else 4.0
+
+        adapter, options = adapter_for(MODEL), {} if run_pass is None else {"run_pass": run_pass}
+        session = adapter.open(prompt_batch(*left_padded([2, 3, 4])), 3)
+        parts = {"drafter": JacobiDrafter(3, "gumbel"), "relaxation": Exact(), "warp": warp}
+        return decode(session, adapter, seeds=[1], on_pass=stronger, maps=True, **parts, **options)
+
+    plain = drawn()
+    same(drawn(CompiledPass(backend=CountingBackend())), plain)
+    assert not torch.equal(plain.tokens, draw([[2, 3, 4]], [1], drafter=JacobiDrafter(3, "gumbel")).tokens)
+
+
+def test_a_model_changed_between_images_is_seen():
+    model, drafter = tiny_janus("sdpa"), JacobiDrafter(3, "gumbel")
+    compiled = CompiledPass(backend=CountingBackend())
+
+    def drawn(**options):
+        adapter = adapter_for(model)
+        session = adapter.open(prompt_batch(*left_padded([2, 3, 4])), 3)
+        return decode(session, adapter, seeds=[1], warp=WARP, drafter=drafter, relaxation=Exact(), maps=True, **options)
+
+    before = drawn(run_pass=compiled)
+    layer = model.model.language_model.layers[0].mlp
+    layer.down_proj = torch.nn.Linear(layer.down_proj.in_features, layer.down_proj.out_features)  # with a bias
+    torch.nn.init.normal_(layer.down_proj.weight)
+    after = drawn()
+    same(drawn(run_pass=compiled), after)
+    assert not torch.equal(before.tokens, after.tokens)
+
+
+def test_other_compiled_functions_are_checked_as_before():
+    times = torch.compile(lambda values, number: values * number, backend="eager")
+    assert times(torch.ones(2), 3).tolist() == [3, 3]
+    draw([[2, 3, 4]], [0], CompiledPass(backend=CountingBackend()), **METHODS["gumbel"])
+    assert times(torch.ones(2), 5).tolist() == [5, 5]
+
+
 def test_a_batch_whose_images_finish_one_by_one_is_traced_as_one():
     backend = CountingBackend()
     compiled, prompts = CompiledPass(backend=backend), [[2, 3, 4], [5, 6], [7, 8, 9, 10]]
