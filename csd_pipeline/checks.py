@@ -32,6 +32,12 @@ def require_integer(name: str, value: int, low: int) -> None:
         raise ValueError(f"{name} must be an integer >= {low}, got {value!r}")
 
 
+def require_switch(name: str, value: bool) -> None:
+    """Raise ValueError unless ``value`` is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, got {value!r}")
+
+
 def require_choice(name: str, value: str, allowed: Iterable[str]) -> None:
     """Raise ValueError unless ``value`` is one of ``allowed``; the message offers the nearest name."""
     allowed = list(allowed)
@@ -51,8 +57,8 @@ def construct(cls: type, knobs: dict, name: str | None = None):
             raise ValueError(
                 f"{name or cls.__name__} has no knob {knob!r}{nearest(knob, known)}; it has: {', '.join(known)}"
             )
-        if isinstance(parameters[knob].default, bool) and not isinstance(value, bool):
-            raise ValueError(f"{knob} of {name or cls.__name__} must be true or false, got {value!r}")
+        if isinstance(parameters[knob].default, bool):
+            require_switch(f"{knob} of {name or cls.__name__}", value)
     return cls(**knobs)
 
 

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from . import prompts as prompt_texts
 from .automatic_drafting import AutomaticDrafting, is_automatic
 from .checkpoint import check_loaded
-from .checks import require_choice, require_integer
+from .checks import require_choice, require_integer, require_switch
 from .components import AlignmentFilter, Drafter, ModelMixin, Relaxation, complete_parts
 from .decoding import CapturedPass, CompiledPass, RunPass, decode
 from .loading import PipelineLoading
@@ -166,11 +166,14 @@ class CSDAutoregressivePipeline(PipelineLoading):
         callback_on_step_end_tensor_inputs=("latents",),
         batch_size=None,
         refill=False,
+        record_maps=False,
     ) -> None:
         """Refuse bad arguments before the model runs. Raises ValueError naming the argument and what is allowed."""
         if self.target is None:
             raise ValueError("this pipeline has no target model, it can only encode prompts; load one to draw")
         require_integer("num_images_per_prompt", num_images_per_prompt, 1)
+        require_switch("refill", refill)
+        require_switch("record_maps", record_maps)
         if batch_size is not None:
             require_integer("batch_size", batch_size, 1)
         elif refill:
@@ -250,7 +253,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
         if isinstance(callback_on_step_end, (PipelineCallback, MultiPipelineCallbacks)):
             callback_on_step_end_tensor_inputs = callback_on_step_end.tensor_inputs
         callback = (callback_on_step_end, callback_on_step_end_tensor_inputs)
-        self.check_inputs(num_images_per_prompt, height, width, output_type, *callback, batch_size, refill)
+        self.check_inputs(num_images_per_prompt, height, width, output_type, *callback, batch_size, refill, record_maps)
         adapter, device = adapter_for(self.target, self.size_of(height, width)), self._execution_device
         self._run_pass.check_device(torch.device(device))
         if type(self._run_pass) is not RunPass:

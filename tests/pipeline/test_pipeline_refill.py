@@ -49,6 +49,12 @@ def test_an_interruption_leaves_out_the_images_that_were_not_begun(shared):
     assert 2 <= len(output.traces) == len(output.recipes) == len(output.images) < 5 and not output.complete
 
 
+@pytest.mark.parametrize("name", ["refill", "record_maps"])
+def test_a_switch_is_true_or_false(shared, name):
+    with pytest.raises(ValueError, match=f"^{name} must be true or false, got 'no'$"):
+        draw(shared, batch_size=2, **{name: "no"})
+
+
 def test_refill_needs_a_batch_size(shared):
     with pytest.raises(ValueError, match="refill needs batch_size"):
         draw(shared, refill=True)
