@@ -89,6 +89,7 @@ class CapturedPass(RunPass):
             return None
         self._rooms.move_to_end(key)
         room.run.warp = run.warp  # a callback may change it
+        room.run.traces.clear()  # what they assume is checked in every call
         return room.run
 
     def settle(self, run: DecodingPass) -> None:

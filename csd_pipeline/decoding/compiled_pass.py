@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import astuple
 from types import FunctionType
 
 import torch
 from torch import Tensor
+from torch._dynamo import eval_frame
 
 from .one_pass import DecodingPass, RunPass, window_pass
 
-_STANCE = getattr(torch.compiler, "set_stance", None)  # torch 2.6
-_CAN_SKIP = _STANCE is not None and "skip_guard_eval_unsafe" in inspect.signature(_STANCE).parameters
 
+class CompiledFunction:
+    """A function of a run by torch.compile, whose traces are checked once per run instead of at every call.
 
-def checked_once(run: DecodingPass, shape: tuple, call: Callable[[], Tensor]) -> Tensor:
-    """Call something compiled that works on ``run``.
+    Before every call torch.compile looks for a trace whose assumptions hold, attribute by attribute of model and run.
+    Within a run they hold for all calls of the same shape and settings, and looking takes as long as a tenth of a small
+    model's forward. So what was found is called directly. What else a callback changes during an image, such as the
+    knobs of a rule, is not seen before the next image.
 
-    Before every call torch.compile checks, attribute by attribute, that model and run are as they were traced. Once a
-    call has gone through, that holds for all calls within the run of the same shape and settings, and checking it takes
-    as long as a tenth of a small model's forward: it is left out.
+    Args:
+        function: traced whole.
+        options: of torch.compile.
     """
-    if shape in run.checked:
-        with _STANCE("default", skip_guard_eval_unsafe=True) if _CAN_SKIP else nullcontext():
-            return call()
-    result = call()
-    run.checked.add(shape)
-    return result
+
+    def __init__(self, function: Callable[..., Tensor], options: dict):
+        # torch.compile keeps few variants of one code object; a function of its own gets one of its own
+        self._function = FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
+        self._compiled = torch.compile(self._function, **options)
+
+    def __call__(self, run: DecodingPass, settings: tuple, *arguments) -> Tensor:
+        """``function(*arguments)``; ``settings`` is all they depend on that may change within ``run``."""
+        key = (self, settings)
+        if key not in run.traces:
+            trace = self._trace(arguments)
+            if trace is None:
+                return self._compiled(*arguments)
+            run.traces[key] = trace
+        return run.traces[key](*arguments)
+
+    def _trace(self, arguments: tuple) -> Callable[..., Tensor] | None:
+        """The trace that holds for the arguments, None if there is none yet or this torch does not tell."""
+        code = self._function.__code__
+        given = dict(zip(code.co_varnames, arguments, strict=False))
+        for entry in getattr(eval_frame, "_debug_get_cache_entry_list", lambda code: [])(code):
+            if hasattr(entry, "guard_manager") and entry.guard_manager.check(given):
+                return FunctionType(entry.code, self._function.__globals__)
+        return None
 
 
 class CompiledPass(RunPass):
@@ -46,7 +65,7 @@ class CompiledPass(RunPass):
 
     def __init__(self, **options):
         self.options = {"fullgraph": True} | options
-        self._compiled: dict[tuple, object] = {}
+        self._compiled: dict[tuple, CompiledFunction] = {}
 
     def check_drafter(self, drafter) -> None:
         if drafter.extra_tokens:
@@ -56,11 +75,8 @@ class CompiledPass(RunPass):
         self.check_drafter(run.drafter)
         key = self._key(run, length)
         if key not in self._compiled:
-            # torch.compile keeps few variants of one code object; a method of its own gets one of its own
-            copy = FunctionType(window_pass.__code__.replace(), window_pass.__globals__, window_pass.__name__)
-            self._compiled[key] = torch.compile(copy, **self.options)
-        compiled, shape = self._compiled[key], ("pass", length, run.images, run.limit, astuple(run.warp))
-        return checked_once(run, shape, lambda: compiled(run, length))
+            self._compiled[key] = CompiledFunction(window_pass, self.options)
+        return self._compiled[key](run, (run.limit, astuple(run.warp)), run, length)
 
     def _key(self, run: DecodingPass, length: int) -> tuple:
         """Kept on the run, not here: this object outlives the run and its cache."""

@@ -165,6 +165,7 @@ class _Loop:
         room = self.run_pass.room_for(run)
         if room is not None:
             session.run_prompt_only()
+        self._prepare_noise(run, stays=room is None)
         self.slots = list(range(self.begun))
         self._prefill(run, self.slots)
         if room is None:
@@ -224,6 +225,7 @@ class _Loop:
             session = waiting(first, count)
             session.run_prompt_only()
             run, images = self._open(session), list(range(first, first + count))
+            self._prepare_noise(run, stays=False)
             self._prefill(run, images)
             self.run.admit(taken, run)
             for slot, image in zip(taken, images, strict=True):
@@ -241,12 +243,15 @@ class _Loop:
         self.begun += session.images
         state = DecodingState.start(self.adapter.grid, self.adapter.vocabulary, words, self.maps)
         drafter, relaxation, alignment_filter = self.parts
-        run = DecodingPass(session, state, drafter, drafter.begin(state), self.warp, relaxation, alignment_filter)
-        if drafter.shares_noise and run.window > 1:
-            state.noise.make_gumbel_ahead(state.vocabulary)
+        return DecodingPass(session, state, drafter, drafter.begin(state), self.warp, relaxation, alignment_filter)
+
+    def _prepare_noise(self, run: DecodingPass, stays: bool) -> None:
+        """A run that only brings newcomers makes none ahead; one that stays makes that of its drafts before its first
+        pass, which may be traced."""
+        if stays and run.drafter.shares_noise and run.window > 1:
+            run.state.noise.make_gumbel_ahead(run.state.vocabulary)
         if self.run_pass.fuses:
-            state.noise.make_within_passes()
-        return run
+            run.state.noise.make_within_passes()
 
     def _prefill(self, run: DecodingPass, images: list[int]) -> None:
         self.reports.append(LateRead(run.prefill(), images))

@@ -32,7 +32,7 @@ class DecodingPass:
         draws: number of the next pass, of each image.
         limit: what the shape of the forward depends on besides the window, from the session.
         traced_as: what a compiled pass knows this one by.
-        checked: shapes and settings of what was compiled, traced and checked against this run.
+        traces: of compiled functions, found to hold for this run, by function and settings.
     """
 
     session: TargetSession
@@ -45,7 +45,7 @@ class DecodingPass:
     draws: list[int] = field(default_factory=list)
     limit: int = 0
     traced_as: tuple | None = None
-    checked: set[tuple] = field(default_factory=set)
+    traces: dict[tuple, object] = field(default_factory=dict)
 
     def __post_init__(self):
         self.relaxed = relaxes(self.relaxation, self.alignment_filter)

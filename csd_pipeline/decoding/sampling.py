@@ -94,7 +94,7 @@ def draw_by_inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
 def residual(law: Tensor, accepted_mass: Tensor) -> Tensor:
     """Unnormalised ``[p - q f]+`` along the last axis; in proportion to ``p`` where no mass is left.
 
-    A trace of ``p`` is always added. It moves the law of a drawn token by at most ``TINY`` in total variation, as a
-    residual of mass ``m`` is drawn from with probability ``m``, and needs no test for mass.
+    A trace of ``p`` is always added, which needs no test for mass. But for rounding it moves the law of the next token
+    by at most ``TINY`` in total variation, as a residual of mass ``m`` is drawn from with probability ``m``.
     """
     return (law - accepted_mass).clamp_(min=0).add_(law, alpha=TINY)

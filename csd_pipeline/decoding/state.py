@@ -32,7 +32,7 @@ class DecodingState:
         vocabulary: V.
         noise: indexed noise of the active images.
         tokens: [B, N + 1] int64 committed tokens (the last column collects writes that do not count).
-        last_tokens: [B, 1] int64, the newest committed token of each image.
+        last_tokens: [B, 1] int64, the newest committed token of each image that is not finished.
         committed: [B] int64, committed tokens per image.
         passes: [B] int64, passes of each image so far; they number its random draws.
         counts: ``committed`` as last read by the host.

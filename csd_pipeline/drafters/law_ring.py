@@ -27,7 +27,7 @@ class LawRing:
     def record(self, window: Window, laws: Tensor) -> None:
         """Store the laws [B, L+1, V] of a verified window.
 
-        Those of padding may be stored too: they take slots of positions that are a window behind all that are read.
+        Those of padding may be stored too: they take slots of committed positions, more than ``size - W`` behind.
         """
         put(self.rows, self.slots(window.positions), laws)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from types import FunctionType
 
 import torch
 from torch import Tensor
 
 from csd_pipeline.decoding import RunPass, WatchedPass
-from csd_pipeline.decoding.compiled_pass import checked_once
+from csd_pipeline.decoding.compiled_pass import CompiledFunction
 from csd_pipeline.decoding.tree import TreeShape
 
 
@@ -64,11 +63,9 @@ class CompiledForwards:
         committed = run.state.committed.clone()
         key = (length, run.images)
         if key not in self._compiled:
-            copy = FunctionType(_forward.__code__.replace(), _forward.__globals__)  # torch.compile: one, one variant
-            self._compiled[key] = torch.compile(copy, **self.options)
-        compiled, shape = self._compiled[key], ("forward", *key, run.limit)
+            self._compiled[key] = CompiledFunction(_forward, self.options)
         with clock:
-            checked_once(run, shape, lambda: compiled(run.session, tokens, committed))
+            self._compiled[key](run, (run.limit,), run.session, tokens, committed)
 
 
 def _forward(session, tokens: Tensor, committed: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from helpers_janus import left_padded, prompt_batch, tiny_janus
 
 from csd_pipeline.alignment import FILTERS
 from csd_pipeline.decoding import CompiledPass, Warp, decode
+from csd_pipeline.decoding.compiled_pass import CompiledFunction
 from csd_pipeline.drafters import JacobiDrafter
 from csd_pipeline.relaxation import EntropyRelaxation, Exact
 from csd_pipeline.targets import adapter_for
@@ -74,7 +75,7 @@ def test_settings_that_change_within_an_image_are_seen():
         warp = Warp(guidance_scale=2.0, temperature=0.8)
 
         def stronger(progress):
-            warp.guidance_scale = 2.0 if progress.passes < 5 else 4.0
+            warp.guidance_scale = 4.0 if 5 <= progress.passes < 9 else 2.0  # and back
 
         adapter, options = adapter_for(MODEL), {} if run_pass is None else {"run_pass": run_pass}
         session = adapter.open(prompt_batch(*left_padded([2, 3, 4])), 3)
@@ -104,11 +105,25 @@ def test_a_model_changed_between_images_is_seen():
     assert not torch.equal(before.tokens, after.tokens)
 
 
-def test_other_compiled_functions_are_checked_as_before():
-    times = torch.compile(lambda values, number: values * number, backend="eager")
-    assert times(torch.ones(2), 3).tolist() == [3, 3]
-    draw([[2, 3, 4]], [0], CompiledPass(backend=CountingBackend()), **METHODS["gumbel"])
-    assert times(torch.ones(2), 5).tolist() == [5, 5]
+def test_traces_are_called_without_looking_for_them_in_every_pass(monkeypatch):
+    compiled = CompiledPass(backend=CountingBackend())
+    draw([[2, 3, 4]], [0], compiled, **METHODS["gumbel"])
+    looked, look = [], CompiledFunction._trace
+    monkeypatch.setattr(CompiledFunction, "_trace", lambda *given: looked.append(look(*given)) or looked[-1])
+    result = draw([[2, 3, 4]], [1], compiled, **METHODS["gumbel"])
+    assert 1 <= len(looked) < result.traces[0].nfe and None not in looked
+
+
+@pytest.mark.parametrize("missing", ["_debug_get_cache_entry_list", None])
+def test_without_traces_to_call_everything_is_compiled_as_usual(missing, monkeypatch):
+    """Where torch does not tell its traces, and where it was told to compile nothing."""
+    plain = draw([[2, 3, 4]], [0], **METHODS["gumbel"])
+    if missing:
+        monkeypatch.delattr(torch._dynamo.eval_frame, missing)
+        same(draw([[2, 3, 4]], [0], CompiledPass(backend=CountingBackend()), **METHODS["gumbel"]), plain)
+    else:
+        with torch.compiler.set_stance("force_eager"):
+            same(draw([[2, 3, 4]], [0], CompiledPass(backend=CountingBackend()), **METHODS["gumbel"]), plain)
 
 
 def test_a_batch_whose_images_finish_one_by_one_is_traced_as_one():

@@ -306,7 +306,11 @@ def test_noise_made_within_passes_is_the_same_noise_and_nothing_is_kept():
     assert torch.equal(ahead.gumbel(grid(2, 6), 5), within.gumbel(grid(2, 6), 5))
     assert torch.equal(ahead.gumbel(grid(2, 1), 5), within.gumbel(grid(2, 1), 5))
     assert ahead._tables and not within._tables and within._gumbel_table is None
-    assert within.keep(torch.tensor([1])).gumbel(grid(1, 6), 5) is not None and within._gumbel_table is None
+    kept, one = within.keep(torch.tensor([1])), torch.tensor([0])
+    kept.prepare([0])
+    assert torch.equal(kept.gumbel(grid(1, 6), 5), ahead.gumbel(grid(2, 6), 5)[1:])
+    kept.uniform(grid(1, 6), Purpose.VERIFY, one)
+    assert not kept._tables and kept._gumbel_table is None
 
 
 def test_gumbel_noise_made_ahead_is_used_within_passes_too():

@@ -28,6 +28,7 @@ def addresses(run) -> dict[str, int]:
     held = {f"keys {i}": layer.keys for i, layer in enumerate(layers)}
     held |= {f"values {i}": layer.values for i, layer in enumerate(layers)}
     held |= {"uniforms": noise._tables[0], "laws": run.draft_run.entry.ring.rows, "tokens": run.state.tokens}
+    held |= {"last": run.state.last_tokens, "drafts": run.draft_run.drafts, "surviving": run.draft_run.surviving}
     return {name: tensor.data_ptr() for name, tensor in held.items()}
 
 
