@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import astuple
 
 import torch
 
@@ -111,4 +110,4 @@ def _method(adapter, parts: dict, warp: Warp) -> tuple:
     """Everything but the window that decides how far drafts are accepted."""
     described = {name: describe(part) for name, part in parts.items()}
     described["drafter"] = described["drafter"] | {"window": None}
-    return (id(adapter.model), adapter.image_size, astuple(warp), json.dumps(described, default=str))
+    return (id(adapter.model), adapter.image_size, warp.settings, json.dumps(described, default=str))

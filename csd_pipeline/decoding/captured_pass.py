@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain
 
 import torch
@@ -97,7 +97,7 @@ class CapturedPass(RunPass):
 
     def __call__(self, run: DecodingPass, length: int) -> Tensor:
         room = self._room_of(run)
-        shape = (length, run.limit, astuple(run.warp))
+        shape = (length, run.limit, run.warp.settings)
         if room.written[shape] < _WRITTEN_FIRST:
             report = self.run_pass(run, length)
             room.written[shape] += 1  # not if it failed: what it was to fill may be missing

@@ -43,6 +43,11 @@ class Warp:
     def guided(self) -> bool:
         return self.guidance_scale != 1
 
+    @property
+    def settings(self) -> tuple:
+        """All of it, as a key."""
+        return self.guidance_scale, self.temperature, self.top_k, self.top_p
+
     def laws(self, logits: Tensor, images: int) -> Tensor:
         """[R, T, V] logits of any dtype, rows [all conditional, all unconditional] -> [B, T, V] float32 laws."""
         logits = logits.float()

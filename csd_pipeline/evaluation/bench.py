@@ -37,7 +37,8 @@ class Bench:
         self.pipeline, self.warp, self.judge = pipeline, warp, judge
         self.adapter = adapter_for(pipeline.target)
         self.peak_memory: dict[str, int | None] = {}
-        self._compiled, self._forwards = CompiledPass(), CompiledForwards(pipeline.device)
+        self._compiled = CompiledPass()
+        self._forwards = CompiledForwards(pipeline.device, self._compiled.options)
 
     @property
     def transformers_can_draw(self) -> bool:

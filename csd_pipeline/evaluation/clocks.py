@@ -41,11 +41,11 @@ class CompiledForwards:
 
     Args:
         device: they run on.
-        options: of torch.compile.
+        options: of torch.compile, those of the passes.
     """
 
-    def __init__(self, device: torch.device | str, **options):
-        self.device, self.options, self._compiled = device, {"fullgraph": True} | options, {}
+    def __init__(self, device: torch.device | str, options: dict):
+        self.device, self.options, self._compiled = device, options, {}
 
     def watch(self, run_pass) -> tuple[RunPass, Clock]:
         """``run_pass`` with a compiled forward before every pass, and the clock of these forwards."""

@@ -6,7 +6,7 @@ from helpers import open_toy
 from helpers_janus import left_padded, prompt_batch, tiny_janus
 
 from csd_pipeline.alignment import FILTERS
-from csd_pipeline.decoding import CompiledPass, Warp, decode
+from csd_pipeline.decoding import CompiledPass, Warp, decode, window_pass
 from csd_pipeline.decoding.compiled_pass import CompiledFunction
 from csd_pipeline.drafters import JacobiDrafter
 from csd_pipeline.relaxation import EntropyRelaxation, Exact
@@ -134,6 +134,16 @@ def test_a_batch_whose_images_finish_one_by_one_is_traced_as_one():
         assert len({trace.nfe for trace in plain.traces}) > 1
         same(draw(prompts, seeds, compiled, **METHODS["gumbel"]), plain)
     assert backend.graphs <= 2
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"mode": "max-autotune"}, {"backend": "eager"}, {"options": {"max_autotune": True}}]
+)
+def test_options_go_to_the_compiler_as_they_are(options):
+    """torch.compile takes either a mode or options, and only its own back end knows them."""
+    compiled = CompiledPass(**options)
+    CompiledFunction(window_pass, compiled.options)
+    assert options.items() <= compiled.options.items() and compiled.options["fullgraph"]
 
 
 def test_another_method_is_traced_anew():

@@ -85,7 +85,7 @@ def test_the_naive_loop_is_refused_where_it_knows_no_model(bench, monkeypatch):
 def test_compiled_arms_are_timed_beside_compiled_forwards(bench, monkeypatch):
     """The pictures of the uncompiled arm; forwards are counted once, though the image is drawn twice."""
     monkeypatch.setattr(bench, "_compiled", CompiledPass(backend="eager"))
-    monkeypatch.setattr(bench, "_forwards", CompiledForwards("cpu", backend="eager"))
+    monkeypatch.setattr(bench, "_forwards", CompiledForwards("cpu", {"backend": "eager", "fullgraph": True}))
     for warm in range(2):
         run = bench.decode(Arm("fast", GUMBEL, "compiled"), PROMPTS[0], 3 + warm)
     plain = bench.decode(Arm("x", GUMBEL), PROMPTS[0], 4)
