@@ -7,7 +7,6 @@ from types import FunctionType
 
 import torch
 from torch import Tensor
-from torch._dynamo import eval_frame
 
 from .one_pass import DecodingPass, RunPass, window_pass
 
@@ -29,9 +28,13 @@ class CompiledFunction:
         # torch.compile keeps few variants of one code object; a function of its own gets one of its own
         self._function = FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
         self._compiled = torch.compile(self._function, **options)
+        # CUDA graphs of torch.compile itself count its calls: what is called directly would never give memory back
+        self._replays = "mode" in options or options.get("options", {}).get("triton.cudagraphs", False)
 
     def __call__(self, run: DecodingPass, settings: tuple, *arguments) -> Tensor:
         """``function(*arguments)``; ``settings`` is all they depend on that may change within ``run``."""
+        if self._replays:
+            return self._compiled(*arguments)
         key = (self, settings)
         if key not in run.traces:
             trace = self._trace(arguments)
@@ -44,7 +47,8 @@ class CompiledFunction:
         """The trace that holds for the arguments, None if there is none yet or this torch does not tell."""
         code = self._function.__code__
         given = dict(zip(code.co_varnames, arguments, strict=False))
-        for entry in getattr(eval_frame, "_debug_get_cache_entry_list", lambda code: [])(code):
+        traces = getattr(torch._dynamo.eval_frame, "_debug_get_cache_entry_list", lambda code: [])
+        for entry in traces(code):
             if hasattr(entry, "guard_manager") and entry.guard_manager.check(given):
                 return FunctionType(entry.code, self._function.__globals__)
         return None
@@ -57,8 +61,8 @@ class CompiledPass(RunPass):
     batch until all are finished, so that all passes have one shape: a batch of eight would be compiled eight times.
 
     Args:
-        options: of torch.compile, such as ``backend`` and ``mode``. Without these two the generated code leaves out checks
-            of its own sizes and strides, which take up to a twentieth of a small model's pass.
+        options: of torch.compile, such as ``backend`` and ``mode``. Without these two the generated code leaves out
+            checks of its own sizes and strides, which take up to a twentieth of a small model's pass.
     """
 
     one_shape, shrinks, fuses = True, False, True

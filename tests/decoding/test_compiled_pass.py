@@ -114,6 +114,16 @@ def test_traces_are_called_without_looking_for_them_in_every_pass(monkeypatch):
     assert 1 <= len(looked) < result.traces[0].nfe and None not in looked
 
 
+@pytest.mark.parametrize("options", [{"mode": "default"}, {"options": {"triton.cudagraphs": True}}])
+def test_where_the_compiler_may_capture_graphs_it_is_called_every_time(options, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    monkeypatch.setattr(CompiledFunction, "_trace", None)
+    same(
+        draw([[2, 3, 4]], [0], CompiledPass(**options), **METHODS["gumbel"]),
+        draw([[2, 3, 4]], [0], **METHODS["gumbel"]),
+    )
+
+
 @pytest.mark.parametrize("missing", ["_debug_get_cache_entry_list", None])
 def test_without_traces_to_call_everything_is_compiled_as_usual(missing, monkeypatch):
     """Where torch does not tell its traces, and where it was told to compile nothing."""
