@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ class CompiledFunction:
 
     def __init__(self, function: Callable[..., Tensor], options: dict):
         # torch.compile keeps few variants of one code object; a function of its own gets one of its own
-        self._function = FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
+        self._function = self._of(function.__code__.replace(), function)
         self._compiled = torch.compile(self._function, **options)
         # CUDA graphs of torch.compile itself count its calls: what is called directly would never give memory back
         self._replays = "mode" in options or options.get("options", {}).get("triton.cudagraphs", False)
@@ -45,13 +45,19 @@ class CompiledFunction:
 
     def _trace(self, arguments: tuple) -> Callable[..., Tensor] | None:
         """The trace that holds for the arguments, None if there is none yet or this torch does not tell."""
-        code = self._function.__code__
+        code, cells = self._function.__code__, self._function.__closure__ or ()
         given = dict(zip(code.co_varnames, arguments, strict=False))
+        given |= {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)}
         traces = getattr(torch._dynamo.eval_frame, "_debug_get_cache_entry_list", lambda code: [])
         for entry in traces(code):
             if hasattr(entry, "guard_manager") and entry.guard_manager.check(given):
-                return FunctionType(entry.code, self._function.__globals__)
+                return self._of(entry.code, self._function)
         return None
+
+    @staticmethod
+    def _of(code: CodeType, function: FunctionType) -> FunctionType:
+        """``function`` with other code."""
+        return FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
 
 
 class CompiledPass(RunPass):

@@ -38,4 +38,5 @@ def test_a_compiled_forward_gives_the_same_logits(tiny, monkeypatch):
     with torch.no_grad():
         for window in (1, 16):
             logits = BareForward(tiny).of(window)()
-            assert torch.allclose(FORWARDS["compiled"](BareForward(tiny).of(window))(), logits, atol=1e-5)
+            compiled = FORWARDS["compiled"](BareForward(tiny).of(window))
+            assert all(torch.allclose(compiled(), logits, atol=1e-5) for _ in range(3))  # the later ones, its trace
