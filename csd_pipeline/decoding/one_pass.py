@@ -166,7 +166,7 @@ def window_pass(run: DecodingPass, length: int) -> Tensor:
     drafts, laws, fresh = run.draft_run.propose(state, length)
     tree = run.draft_run.branch(state, drafts, laws)
     if tree is None:
-        tokens, shape = torch.cat([state.last_tokens, drafts], 1), None
+        tokens, shape = torch.cat([state.last_tokens, drafts], 1) if length else state.last_tokens, None
     else:
         tokens, shape = tree.tokens(state.last_tokens, drafts), tree.shape
     logits = run.session.step(tokens, state.committed, None, shape)

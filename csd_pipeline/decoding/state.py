@@ -98,12 +98,11 @@ class DecodingState:
             outcome: of it.
             relaxed: False where no drift can be spent, so that none need be noted.
         """
-        run = torch.cat(
-            [window.drafts, window.drafts[:, :1] if window.drafts.shape[1] else outcome.next_token[:, None]], 1
-        )
-        run = run.scatter(1, outcome.accepted[:, None], outcome.next_token[:, None])
-        rejected = count_up(run.shape[1], run.device) > outcome.accepted[:, None]
-        target = window.positions.masked_fill(rejected, self.grid.tokens)
+        run, target = outcome.next_token[:, None], window.positions  # with no drafts, that is all
+        if window.drafts.shape[1]:
+            run = torch.cat([window.drafts, run], 1).scatter(1, outcome.accepted[:, None], run)
+            rejected = count_up(run.shape[1], run.device) > outcome.accepted[:, None]
+            target = target.masked_fill(rejected, self.grid.tokens)
         self.tokens.scatter_(1, target, run)
         self.last_tokens.copy_(outcome.next_token[:, None])
         self._note(window, outcome, target, relaxed)

@@ -163,8 +163,8 @@ class JacobiRun(DraftRun):
 
     def propose(self, state: DecodingState, length: int) -> tuple[Tensor, Tensor, Tensor]:
         if length == 0:
-            none = torch.zeros(len(state.counts), 0, dtype=torch.int64, device=state.tokens.device)
-            return none, none.new_zeros(*none.shape, state.vocabulary, dtype=torch.float32), none.bool()
+            none = self.drafts[:, :0]
+            return none, self.entry.ring.rows[:, :0], none.bool()
         positions = state.upcoming(length + 1)[:, :-1]
         fresh = count_up(length, positions.device) >= self.surviving[:, None]
         laws = self.entry.laws(state, positions, self.drafts, self.surviving)
