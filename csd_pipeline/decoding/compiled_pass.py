@@ -15,9 +15,9 @@ class CompiledFunction:
     """A function of a run by torch.compile, whose traces are checked once per run instead of at every call.
 
     Before every call torch.compile looks for a trace whose assumptions hold, attribute by attribute of model and run.
-    Within a run they hold for all calls of the same shape and settings, and looking takes as long as a tenth of a small
-    model's forward. So what was found is called directly. What else a callback changes during an image, such as the
-    knobs of a rule, is not seen before the next image.
+    Within a run they hold for all calls of the same shape and settings, and looking costs a share of a small model's
+    forward. So what was found is called directly. What else a callback changes during an image, such as the knobs of a
+    rule, is not seen before the next image.
 
     Args:
         function: traced whole.
@@ -68,7 +68,7 @@ class CompiledPass(RunPass):
 
     Args:
         options: of torch.compile, such as ``backend`` and ``mode``. Without these two the generated code leaves out
-            checks of its own sizes and strides, which take up to a twentieth of a small model's pass.
+            checks of its own sizes and strides, which cost a share of a small model's pass.
     """
 
     one_shape, shrinks, fuses = True, False, True

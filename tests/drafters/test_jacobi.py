@@ -1,6 +1,6 @@
 import pytest
 import torch
-from helpers import run_toy, window_of
+from helpers import ScriptedNoise, run_toy, window_of
 from scipy import stats
 
 from csd_pipeline.decoding.noise import seed_words
@@ -161,3 +161,17 @@ def test_bad_knobs_are_refused():
 
 def test_only_the_gumbel_mode_shares_noise():
     assert [JacobiDrafter(redraw=redraw).shares_noise for redraw in REDRAWS] == [False, False, True]
+
+
+@pytest.mark.parametrize(("length", "expected"), [(3, [2, 1, 1, 1]), (2, [2, 1, 2, 1])])
+def test_a_coupled_redraw_by_hand(length, expected):
+    """Draft 2 survives u = .40 < .667, draft 0 fails u = .90 > .857 and the residual holds token 1 alone, draft 1
+    survives; as padding it is drawn anew from p, as what follows the last draft always is: u = .50 for all."""
+    p = [[(0.5, 0.3, 0.2), (0.6, 0.3, 0.1), (0.2, 0.2, 0.6)]]
+    q = [[(0.2, 0.5, 0.3), (0.7, 0.2, 0.1), (0.3, 0.3, 0.4)]]
+    window = window_of(p, q, drafts=[[2, 0, 1]], lengths=[length])
+    state = DecodingState.start(Grid(2, 4), 3, seed_words([1]))
+    state.noise = ScriptedNoise(VERIFY=[[0.40, 0.90, 0.0]], RESIDUAL=[0.5], REDRAW=[0.5])
+    outcome = verify(window, Exact(), None, state.noise, state.passes)
+    run = JacobiDrafter(4, "coupled", "uniform").begin(state)
+    assert run._redraw(state, window, outcome, window.target_laws).tolist() == [expected]
