@@ -23,19 +23,20 @@ class LateRead:
     """
 
     def __init__(self, report: Tensor, images: list[int | None]):
-        self.images, self._done = list(images), None
-        if report.device.type == "cuda":
-            self._host = torch.empty(report.shape, pin_memory=True)
-            self._host.copy_(report, non_blocking=True)
-            self._done = torch.cuda.Event()
-            self._done.record(torch.cuda.current_stream(report.device))
-        else:
-            self._host = report.clone()
+        self.images, self._numbers = list(images), None
+        if report.device.type != "cuda":
+            self._numbers = report.tolist()
+            return
+        self._host = torch.empty(report.shape, pin_memory=True)
+        self._host.copy_(report, non_blocking=True)
+        self._done = torch.cuda.Event()
+        self._done.record(torch.cuda.current_stream(report.device))
 
-    def wait(self) -> tuple[dict[int, int], float]:
-        """Committed tokens by image, and the number that is finite if the target's laws were; waits for the pass."""
-        if self._done is not None:
+    def wait(self) -> tuple[list[tuple[int, int]], float]:
+        """Every image and its committed tokens, and the number that is finite if the laws were; waits for the pass."""
+        if self._numbers is None:
             self._done.synchronize()
-        *counts, sound = self._host.tolist()
+            self._numbers = self._host.tolist()
+        *counts, sound = self._numbers
         pairs = zip(self.images, counts, strict=True)
-        return {image: int(count) for image, count in pairs if image is not None}, sound
+        return [(image, int(count)) for image, count in pairs if image is not None], sound

@@ -153,11 +153,12 @@ class _Loop:
         self.counts, self.begun, self.passes = [0] * len(seeds), 0, 0
         self.run: DecodingPass | None = None
         self.slots: list[int | None] = []  # the image in every slot; None: a finished one stays there
+        self.finished: list[int] = []  # images that were read to be finished and still have a slot
         self.reports: deque[LateRead] = deque()
 
     @property
     def unfinished(self) -> bool:
-        return any(count < self.total for count in self.counts)
+        return min(self.counts, default=self.total) < self.total
 
     def begin(self, session: TargetSession) -> None:
         """Run the first prompts."""
@@ -190,13 +191,16 @@ class _Loop:
                 "dtype=torch.bfloat16 or torch.float32), or guidance_scale or temperature is extreme"
             )
         self.passes += 1
-        for image, count in counts.items():
-            if self.counts[image] < self.total:
-                self.recorder.advance(image, self.counts[image], count)
-            else:
+        for image, count in counts:
+            if self.counts[image] == self.total:
                 self.recorder.traces[image].wasted_nfe += 1
+                continue
+            self.recorder.advance(image, self.counts[image], count)
             self.counts[image] = count
-        self.collect(only_finished=True)
+            if count == self.total:
+                self.finished.append(image)
+        if self.finished:
+            self.collect(self.finished)
 
     def forget_unread(self) -> None:
         """Passes that ran on finished images before the host knew were for nothing."""
@@ -205,10 +209,10 @@ class _Loop:
                 if image is not None and self.counts[image] == self.total:
                     self.recorder.traces[image].wasted_nfe += 1
 
-    def collect(self, only_finished: bool = False) -> None:
-        """Copy what the slots hold to the recorder."""
+    def collect(self, images: list[int] | None = None) -> None:
+        """Copy what the slots hold of the images (None: of all) to the recorder."""
         for slot, image in enumerate(self.slots):
-            if image is not None and (self.counts[image] == self.total or not only_finished):
+            if image is not None and (images is None or image in images):
                 self.recorder.collect(image, slot, self.run.state)
 
     def progress(self) -> Progress:
@@ -216,10 +220,10 @@ class _Loop:
 
     def replace_finished(self, waiting: Callable[[int, int], TargetSession] | None) -> None:
         """Finished images make room for others, or leave."""
-        free = [slot for slot, image in enumerate(self.slots) if image is not None and self.counts[image] == self.total]
-        count = min(len(free), len(self.seeds) - self.begun)
-        if not free:
+        if not self.finished:
             return
+        free, self.finished = sorted(map(self.slots.index, self.finished)), []
+        count = min(len(free), len(self.seeds) - self.begun)
         if waiting is not None and count:
             first, taken, free = self.begun, free[:count], free[count:]
             session = waiting(first, count)

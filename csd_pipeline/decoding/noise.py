@@ -15,7 +15,7 @@ from torch import Tensor
 from csd_pipeline.names import SEEDS
 
 from .indexing import count_up, take
-from .philox import MASK, philox4x32, philox_constants
+from .philox import MASK, philox4x32
 
 # Noise made ahead and kept is the same numbers for fewer operations; what it may take, in floats of a whole batch:
 _SMALL_TABLE = 2**23  # 32 MiB: always worth it
@@ -59,7 +59,6 @@ class IndexedNoise:
 
     def __init__(self, seeds: Tensor, positions: int = 0):
         self.seeds, self.positions = seeds, positions
-        self._constants = philox_constants(seeds.device)
         self._gumbel_table: Tensor | None = None  # [B, N, V]
         self._uniforms_ahead = True
         self._gumbel_ahead = True  # False once a batch was too large: a table made late in its run would not pay
@@ -101,11 +100,18 @@ class IndexedNoise:
             draws: number of the pass, of each image. Until the next call a tensor [B] of the same numbers may be given
                 as ``draw``: a pass need not know them.
         """
+        self.forget_pass()
+        self._prepared = True
+        if not self._uniforms_ahead:
+            return
         blocks = [draw // _PASSES_AHEAD for draw in draws]
         stale = [row for row, block in enumerate(blocks) if block != self._blocks[row]]
-        self._blocks, self._prepared = blocks, True
+        self._blocks = blocks
         for siblings, table in self._tables.items():
             self._refill(table, siblings, stale)
+
+    def forget_pass(self) -> None:
+        """Called at the end of a pass: a traced one would hand out what is remembered of it."""
         self._of_pass, self._last, self._clamped = {}, None, None
 
     def uniform(self, position: Tensor, purpose: Purpose, draw: Tensor | int) -> Tensor:
@@ -183,7 +189,7 @@ class IndexedNoise:
     ) -> tuple[Tensor, ...]:
         """One block of four words per (position, draw, lane): one word for each purpose; lane 0 if none is given."""
         counter = (position, draw, torch.ones_like(draw), torch.zeros_like(draw) if lane is None else lane)
-        return philox4x32(counter, _key(self.seeds if seeds is None else seeds, position.dim()), self._constants)
+        return philox4x32(counter, _key(self.seeds if seeds is None else seeds, position.dim()))
 
     def gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
         """[B, L, V] standard Gumbel noise of the absolute positions [B, L]; independent of pass and window."""
@@ -229,7 +235,7 @@ class IndexedNoise:
         lanes = torch.arange((vocabulary + 3) // 4, device=position.device)
         zero = torch.zeros((), dtype=torch.int64, device=position.device)
         counter = (position[..., None], zero, zero, lanes)
-        words = philox4x32(counter, _key(seeds, position.dim() + 1), self._constants)
+        words = philox4x32(counter, _key(seeds, position.dim() + 1))
         words = torch.stack([word.to(torch.float32) for word in words], dim=-1).flatten(-2)[..., :vocabulary]
         uniform = (words + 0.5).mul_(2.0**-32).clamp_(max=1 - 2.0**-24)
         return uniform.neg_().log1p_().neg_().log_().neg_()

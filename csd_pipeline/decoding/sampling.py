@@ -90,10 +90,17 @@ def draw_by_inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
     """
     cumulative = weights.cumsum(-1)
     threshold = uniform.unsqueeze(-1) * cumulative[..., -1:]  # below the whole sum, as a uniform is at most 1 - 2**-24
-    token = torch.searchsorted(cumulative, threshold, right=True).clamp_(max=weights.shape[-1] - 1)
+    token = _count_up_to(cumulative, threshold).clamp_(max=weights.shape[-1] - 1)
     if weights.device.type not in _LEVEL_SUMS:
         token = torch.where(weights.gather(-1, token) > 0, token, weights.argmax(-1, keepdim=True))
     return token.squeeze(-1)
+
+
+def _count_up_to(cumulative: Tensor, threshold: Tensor) -> Tensor:
+    """[..., 1] int64, how many of the ascending numbers [..., V] are at most the threshold [..., 1]."""
+    if torch.compiler.is_compiling():  # counting fuses with what is around it, a library call does not
+        return (cumulative <= threshold).sum(-1, keepdim=True)
+    return torch.searchsorted(cumulative, threshold, right=True)
 
 
 def residual(law: Tensor, accepted_mass: Tensor) -> Tensor:

@@ -110,6 +110,7 @@ class DecodingState:
         self.committed.add_(outcome.accepted).add_(1).clamp_(max=self.grid.tokens)
         self.passes.add_(1)
         self._upcoming = None
+        self.noise.forget_pass()
 
     def _note(self, window: Window, outcome: Verification, position: Tensor, relaxed: bool) -> None:
         """Write the maps of the tokens that are committed to the positions [B, L+1]."""

@@ -188,6 +188,9 @@ class JacobiRun(DraftRun):
         if self.window == 1:
             return  # plain decoding: nothing is ever drafted
         self.entry.record(window)
+        if window.drafts.shape[1] == 0:  # a prompt, or the last token of an image: no draft survives
+            self.surviving.zero_()
+            return
         laws = window.target_laws if self.guide is None else self.guide.laws(window, outcome.accepted)
         if self.recorded is not self.entry.ring:
             self.recorded.record(window, laws)
@@ -203,7 +206,7 @@ class JacobiRun(DraftRun):
                 return outcome.choice
             return draw_by_race(laws, state.noise.gumbel(window.positions, laws.shape[-1]))
         uniform = state.noise.uniform(window.positions, Purpose.REDRAW, state.passes)
-        if self.redraw != "coupled" or window.drafts.shape[1] == 0:
+        if self.redraw != "coupled":
             return draw_by_inverse_cdf(laws, uniform)
         # Accept-or-repair with the plain rule at every slot: the new draft has its law and equals the old one as often
         # as any coupling can make it. The slot after the last real draft never held one.
