@@ -50,7 +50,8 @@ class DecodingPass:
     def __post_init__(self):
         self.relaxed = relaxes(self.relaxation, self.alignment_filter)
         self.share_noise = self.drafter.shares_noise and not self.relaxed
-        self.window = min(self.drafter.window, self.state.grid.tokens)
+        # asked once: a look-up in a config takes as long as the rest of what the host does before a pass
+        self.window, self.extra_tokens = min(self.drafter.window, self.state.grid.tokens), self.drafter.extra_tokens
         self.ledger = self.relaxed and self.alignment_filter is not None and self.alignment_filter.uses_ledger
         self.draws = [0] * len(self.state.counts)
 
@@ -70,7 +71,7 @@ class DecodingPass:
         if not run_pass.one_shape:
             length = min(length, total - min(self.state.counts) - 1)
         longest = min(max(self.state.counts) + unread * self.window, total)
-        self.limit = self.session.reach(longest, 1 + length + self.drafter.extra_tokens, run_pass.bucket)
+        self.limit = self.session.reach(longest, 1 + length + self.extra_tokens, run_pass.bucket)
         self._number()
         return length
 

@@ -110,7 +110,13 @@ def verify(window: Window, relaxation, alignment_filter, noise: IndexedNoise, dr
     )
 
 
-def decide_each(window: Window, uniform: Tensor, mass: Tensor | None = None, drift: Tensor | None = None) -> Decision:
+def decide_each(
+    window: Window,
+    uniform: Tensor,
+    mass: Tensor | None = None,
+    drift: Tensor | None = None,
+    gate: Tensor | None = None,
+) -> Decision:
     """Modified rejection sampling, each draft by itself (Leviathan et al., arXiv 2211.17192, algorithm 1).
 
     First rejection: the optimal residual ``[p - q f]+``, which minimises the distance to the target law whatever ``f``.
@@ -118,18 +124,25 @@ def decide_each(window: Window, uniform: Tensor, mass: Tensor | None = None, dri
     Args:
         window: laws and drafts of this pass.
         uniform: [B, L] in [0, 1); a draft is accepted where it is below ``f``.
-        mass: [B, L, V] ``q f``, or None for plain speculative decoding (``min(p, q)``).
-        drift: [B, L] total variation the mass spends at each slot (:func:`overshoot`); none for plain decoding.
+        mass: [B, L, V] ``q f`` of a rule, or None for plain speculative decoding (``min(p, q)``).
+        drift: [B, L] total variation the gated mass spends at each slot (:func:`overshoot`); none for plain decoding.
+        gate: [B, L] in [0, 1], from the plain mass (0) to that of the rule (1, which None is everywhere). Mixed where
+            the mass is read, at the drafts and in the slot of the rejection.
     """
+    drift = torch.zeros_like(window.q_draft) if drift is None else drift
     if mass is None:
         acceptance, mass = window.vanilla, window.q
     else:
-        acceptance = (at_drafts(mass, window.drafts) / window.q_draft).clamp(max=1.0).nan_to_num_(0.0)
-    drift = torch.zeros_like(acceptance) if drift is None else drift
+        at_draft = at_drafts(mass, window.drafts)
+        if gate is not None:
+            at_draft = torch.lerp(torch.minimum(window.p_draft, window.q_draft), at_draft, gate)
+        acceptance = (at_draft / window.q_draft).clamp(max=1.0).nan_to_num_(0.0)
     accepted = leading((uniform < acceptance) & window.valid)
     slot = accepted.clamp(max=window.drafts.shape[1] - 1)
-    rest = residual(window.next_law(accepted), at_slot(mass, slot))
-    return Decision(accepted, rest, acceptance, drift)
+    law, taken = window.next_law(accepted), at_slot(mass, slot)
+    if gate is not None:
+        taken = torch.lerp(torch.minimum(law, at_slot(window.q, slot)), taken, at_slot(gate, slot)[:, None])
+    return Decision(accepted, residual(law, taken), acceptance, drift)
 
 
 def overshoot(mass: Tensor, p: Tensor) -> Tensor:

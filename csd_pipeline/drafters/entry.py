@@ -41,12 +41,14 @@ class EntryLaws:
         Row ``position + (2W - 1) seen`` is that of a position when those below ``seen`` have a law; these have their
         own. A position is at most W away from ``seen``.
         """
-        seen = count_up(tokens + 1, self.uniform.device)[:, None]
-        positions = seen + count_up(2 * self.window, seen.device) - self.window
-        sources = torch.stack(self._sources(positions, seen), -1)
-        slots = torch.where(sources < 0, self.ring.fallback, self.ring.slots(sources))
-        own = (positions < seen)[..., None]
-        return torch.where(own, self.ring.slots(positions)[..., None], slots).flatten(0, 1)[self.window :].int()
+        seen = count_up(tokens + 1, self.uniform.device).int()[:, None]  # a new table for every image: half the bytes
+        positions = seen + count_up(2 * self.window, seen.device).int() - self.window
+        own, own_slots = positions < seen, self.ring.slots(positions)
+        kinds = []
+        for sources in self._sources(positions, seen):
+            slots = self.ring.slots(sources).masked_fill_(sources < 0, self.ring.fallback)
+            kinds.append(torch.where(own, own_slots, slots.int()))
+        return torch.stack(kinds, -1).flatten(0, 1)[self.window :]
 
     def record(self, window: Window) -> None:
         """Store the target laws of a verified window."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diffusers import ConfigMixin, SchedulerMixin
-from torch import Tensor, lerp
+from torch import Tensor
 
 from csd_pipeline.decoding.verification import Decision, decide_each, overshoot
 from csd_pipeline.decoding.window import Window
@@ -54,18 +54,15 @@ class Relaxation(SchedulerMixin, ConfigMixin):
         raise NotImplementedError
 
     def relaxed_mass(self, window: Window) -> Tensor:
-        """:meth:`accepted_mass` with the guards applied; a fresh draft keeps the plain mass ``min(p, q)``."""
+        """:meth:`accepted_mass`, nothing of it on impossible tokens where ``support_guard`` is on."""
         mass = self.accepted_mass(window)
-        if self.config.support_guard:
-            mass = mass * (window.p > 0)
-        if not self.config.relax_fresh:
-            mass = lerp(mass, window.plain_mass, window.fresh.to(mass.dtype).unsqueeze(-1))
-        return mass
+        return mass * (window.p > 0) if self.config.support_guard else mass
 
     def decide(self, window: Window, alignment_filter, uniform: Tensor) -> Decision:
         """Accept or reject the drafts of one pass: ``f = f_van + gate (f_rule - f_van)``, each draft by itself.
 
-        What exceeds the target law shrinks in proportion to the gate, and so does the drift.
+        What exceeds the target law shrinks in proportion to the gate, and so does the drift. The gate of a fresh draft
+        is 0 unless ``relax_fresh`` is on.
 
         Args:
             window: laws and drafts, at least one draft.
@@ -73,9 +70,11 @@ class Relaxation(SchedulerMixin, ConfigMixin):
                 speculative decoding bit for bit.
             uniform: [B, L] in [0, 1), one number per draft.
         """
-        mass = self.relaxed_mass(window)
+        mass, gate = self.relaxed_mass(window), None
         drift = overshoot(mass, window.p)
+        if not self.config.relax_fresh:
+            drift, gate = drift.masked_fill(window.fresh, 0.0), (~window.fresh).to(drift.dtype)
         if alignment_filter is not None:
-            gate = alignment_filter.gate(window, drift)
-            mass, drift = lerp(window.plain_mass, mass, gate.unsqueeze(-1)), drift * gate
-        return decide_each(window, uniform, mass, drift)
+            opened = alignment_filter.gate(window, drift)
+            drift, gate = drift * opened, opened if gate is None else opened * gate
+        return decide_each(window, uniform, mass, drift, gate)

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from diffusers.configuration_utils import register_to_config
 from helpers import (
     T3_P,
     T3_Q,
@@ -25,19 +26,20 @@ P, Q = random_laws(1000, 8, seed=1), random_laws(1000, 8, seed=2)
 class Scaled(Relaxation):
     """``f = c p/q`` at every symbol: stricter than plain for c < 1."""
 
-    def __init__(self, factor):
-        self.factor = factor
-
     exact = False
 
-    def relaxed_mass(self, window):
+    @register_to_config
+    def __init__(self, factor, support_guard=False, relax_fresh=True):
+        self.factor = factor
+
+    def accepted_mass(self, window):
         return torch.minimum(window.q, self.factor * window.p)
 
 
 class Arbitrary(Scaled):
     """Some acceptance probability, above the plain one at some symbols, below it at others."""
 
-    def relaxed_mass(self, window):
+    def accepted_mass(self, window):
         wave = 0.5 + 0.5 * torch.sin(self.factor * torch.arange(window.q.shape[-1]) + 40 * window.p)
         return window.q * wave
 
