@@ -1,4 +1,4 @@
-"""What a pass reports, on its way to the host: read late, so that the host can launch further passes meanwhile."""
+"""What a pass reports, on its way to the host: on a GPU read late, so that the host can launch further passes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,25 @@ def unread_passes(device: torch.device) -> int:
 
 
 class LateRead:
-    """A report [B + 1] of a pass, copied to pinned memory behind the pass.
+    """A report [B + 1] of a pass.
 
     Args:
         report: of the pass; may be overwritten by the next one.
         images: whose it is, by slot; None where a finished image stays in its slot.
+        late: further passes may be launched before it is read: on CUDA it is copied to pinned memory behind the pass.
+            Otherwise it is read here, which waits for the pass.
     """
 
-    def __init__(self, report: Tensor, images: list[int | None]):
-        self.images, self._numbers = list(images), None
-        if report.device.type != "cuda":
+    def __init__(self, report: Tensor, images: list[int | None], late: bool):
+        self.images, self._numbers, self._done = list(images), None, None
+        if not late:
             self._numbers = report.tolist()
-            return
+        elif report.device.type == "cuda":
+            self._copy_behind(report)
+        else:
+            self._host = report.clone()
+
+    def _copy_behind(self, report: Tensor) -> None:
         self._host = torch.empty(report.shape, pin_memory=True)
         self._host.copy_(report, non_blocking=True)
         self._done = torch.cuda.Event()
@@ -34,8 +41,9 @@ class LateRead:
 
     def wait(self) -> tuple[list[tuple[int, int]], float]:
         """Every image and its committed tokens, and the number that is finite if the laws were; waits for the pass."""
-        if self._numbers is None:
+        if self._done is not None:
             self._done.synchronize()
+        if self._numbers is None:
             self._numbers = self._host.tolist()
         *counts, sound = self._numbers
         pairs = zip(self.images, counts, strict=True)

@@ -107,7 +107,7 @@ def decode(
         run_pass: runs a pass after the prefill: as it is written (None), compiled, or captured.
         waiting: ``f(first, count)`` opens a session of the images ``first .. first + count - 1``, which take the place
             of finished ones; their prompts are no longer than those of ``session``. None: no more than ``session`` has.
-        unread: passes that may run before the host has read what earlier ones did; None: what suits the device.
+        unread: passes that may be launched before the host acts on what earlier ones did; None: what suits the device.
 
     Raises:
         ValueError: guidance without unconditional rows, a rule that can not serve this target, or a tree of drafts with
@@ -120,11 +120,11 @@ def decode(
     relaxation.prepare(adapter)
     if waiting is None and len(seeds) != session.images:
         raise ValueError(f"one seed per image: got {len(seeds)} seeds for a session of {session.images} images")
-    loop = _Loop(adapter, seeds, warp, (drafter, relaxation, alignment_filter), maps, device, run_pass or RunPass())
+    parts = (drafter, relaxation, alignment_filter)
+    loop = _Loop(adapter, seeds, warp, parts, maps, device, run_pass or RunPass(), unread)
     loop.begin(session)
-    unread = unread_passes(loop.device) if unread is None else unread
     while loop.unfinished:
-        if len(loop.reports) <= unread and loop.run is not None:
+        if len(loop.reports) <= loop.unread and loop.run is not None:
             loop.launch()
             continue
         loop.read()
@@ -144,16 +144,17 @@ def decode(
 class _Loop:
     """One call of :func:`decode`: which image is in which slot, and what the host knows of them."""
 
-    def __init__(self, adapter, seeds, warp, parts, maps, device, run_pass: RunPass):
+    def __init__(self, adapter, seeds, warp, parts, maps, device, run_pass: RunPass, unread: int | None):
         self.adapter, self.seeds, self.warp, self.parts, self.maps = adapter, seeds, warp, parts, maps
         self.run_pass, self.total = run_pass, adapter.grid.tokens
         self.words = seed_words(seeds, device)
         self.device = self.words.device
+        self.unread = unread_passes(self.device) if unread is None else unread
         self.recorder = TraceRecorder(seeds, self.total, self.device, maps)
         self.counts, self.begun, self.passes = [0] * len(seeds), 0, 0
         self.run: DecodingPass | None = None
         self.slots: list[int | None] = []  # the image in every slot; None: a finished one stays there
-        self.finished: list[int] = []  # images that were read to be finished and still have a slot
+        self.finished: list[int] = []  # images that were read to be finished, until their slots are looked at
         self.reports: deque[LateRead] = deque()
 
     @property
@@ -180,7 +181,7 @@ class _Loop:
         """One pass over all slots."""
         self.run.state.counts = [self.total if image is None else self.counts[image] for image in self.slots]
         length = self.run.prepare(self.run_pass, len(self.reports))
-        self.reports.append(LateRead(self.run_pass(self.run, length), self.slots))
+        self.reports.append(LateRead(self.run_pass(self.run, length), self.slots, self.unread > 0))
 
     def read(self) -> None:
         """The one host read of a pass: committed tokens per image, and whether the laws were numbers."""
@@ -258,7 +259,7 @@ class _Loop:
             run.state.noise.make_within_passes()
 
     def _prefill(self, run: DecodingPass, images: list[int]) -> None:
-        self.reports.append(LateRead(run.prefill(), images))
+        self.reports.append(LateRead(run.prefill(), images, self.unread > 0))
         run.state.counts = [1] * len(images)
 
 

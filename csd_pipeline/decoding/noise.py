@@ -111,7 +111,7 @@ class IndexedNoise:
             self._refill(table, siblings, stale)
 
     def forget_pass(self) -> None:
-        """Called at the end of a pass: a traced one would hand out what is remembered of it."""
+        """Called when a pass ends, as a traced one would hand out what is remembered of it, and before another."""
         self._of_pass, self._last, self._clamped = {}, None, None
 
     def uniform(self, position: Tensor, purpose: Purpose, draw: Tensor | int) -> Tensor:

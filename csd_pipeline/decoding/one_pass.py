@@ -50,7 +50,7 @@ class DecodingPass:
     def __post_init__(self):
         self.relaxed = relaxes(self.relaxation, self.alignment_filter)
         self.share_noise = self.drafter.shares_noise and not self.relaxed
-        # asked once: a look-up in a config takes as long as the rest of what the host does before a pass
+        # asked once, not in every pass: what the host does between two passes is short, a look-up in a config is not
         self.window, self.extra_tokens = min(self.drafter.window, self.state.grid.tokens), self.drafter.extra_tokens
         self.ledger = self.relaxed and self.alignment_filter is not None and self.alignment_filter.uses_ledger
         self.draws = [0] * len(self.state.counts)

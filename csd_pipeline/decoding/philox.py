@@ -14,7 +14,8 @@ _ROUNDS = 10
 
 
 def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
-    """Four 32-bit words per counter; all arguments are int64 tensors holding 32-bit words, broadcast together.
+    """Four 32-bit words per counter; all arguments are int64 tensors holding 32-bit words; the counter's are broadcast
+    together, the key's to them.
 
     Products of two 32-bit words wrap in int64, but their low and high words are still right. What stands above the low
     32 bits of the second and fourth word is masked away where it ends up, in the first and third.

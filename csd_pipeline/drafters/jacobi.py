@@ -188,7 +188,8 @@ class JacobiRun(DraftRun):
         if self.window == 1:
             return  # plain decoding: nothing is ever drafted
         self.entry.record(window)
-        if window.drafts.shape[1] == 0:  # a prompt, or the last token of an image: no draft survives
+        if window.drafts.shape[1] == 0:  # a prompt, or the last token of an image: no draft survives,
+            # so nothing else is read before the next pass writes it
             self.surviving.zero_()
             return
         laws = window.target_laws if self.guide is None else self.guide.laws(window, outcome.accepted)

@@ -75,6 +75,6 @@ class Relaxation(SchedulerMixin, ConfigMixin):
         if not self.config.relax_fresh:
             drift, gate = drift.masked_fill(window.fresh, 0.0), (~window.fresh).to(drift.dtype)
         if alignment_filter is not None:
-            opened = alignment_filter.gate(window, drift)
+            opened = alignment_filter.gate(window, drift).expand_as(drift)
             drift, gate = drift * opened, opened if gate is None else opened * gate
         return decide_each(window, uniform, mass, drift, gate)

@@ -14,7 +14,7 @@ from helpers import (
     window_of,
 )
 
-from csd_pipeline.alignment import TVFilter
+from csd_pipeline.alignment import AlignmentFilter, TVFilter
 from csd_pipeline.decoding.noise import Purpose
 from csd_pipeline.decoding.sampling import draw_by_inverse_cdf, residual
 from csd_pipeline.decoding.verification import relaxes, verify, verify_shared_noise
@@ -211,3 +211,26 @@ def test_relaxes_knows_what_is_exact_by_construction():
     window = every_symbol([T3_P], [T3_Q])
     outcome = verify(window, EntropyRelaxation(0.5), TVFilter(0.0), *noise_of(window))
     assert torch.equal(outcome.acceptance, window.vanilla) and (outcome.drift == 0).all()
+
+
+class OneGatePerImage(AlignmentFilter):
+    """[B, 1] where [B, L] is asked for."""
+
+    @register_to_config
+    def __init__(self, wide: bool = False):
+        pass
+
+    def gate(self, window, drift):
+        gate = torch.arange(1.0, len(drift) + 1)[:, None] / len(drift)
+        return gate.expand_as(drift) if self.config.wide else gate
+
+
+@pytest.mark.parametrize("relax_fresh", [False, True])
+def test_a_gate_that_broadcasts_is_that_of_every_slot_of_its_image(relax_fresh):
+    laws = [random_laws(64 * length, 8, seed=length).view(64, length, 8) for length in (4, 3)]
+    window = window_of(laws[0][:, :3], laws[1], drafts=draws_from(laws[1], seed=5), bonus=laws[0][:, 3:])
+    rule = EntropyRelaxation(2.0, relax_fresh=relax_fresh)
+    narrow, wide = (verify(window, rule, OneGatePerImage(wide), *noise_of(window)) for wide in (False, True))
+    assert 0 < narrow.accepted.float().mean() < 3 and narrow.drift.max() > 0
+    for name in ("accepted", "next_token", "acceptance", "drift"):
+        assert torch.equal(getattr(narrow, name), getattr(wide, name))
