@@ -39,6 +39,8 @@ def test_storage_never_moves_and_never_grows():
 
     def watched(run, length):
         report = window_pass(run, length)
+        noise = run.state.noise  # remembers nothing of a pass: a traced one would have to hand it out
+        assert (noise._last, noise._clamped, noise._of_pass) == (None, None, {})
         seen.append(addresses(run))
         shapes.add((run.draft_run.drafts.shape, run.draft_run.entry.ring.rows.shape, report.shape))
         return report
