@@ -276,7 +276,7 @@ class CSDAutoregressivePipeline(PipelineLoading):
             automatic = is_automatic(parts["drafter"])
             if automatic:
                 batch = PromptBatch(*(row[:batch_size] for row in rows))
-                parts |= {"drafter": self._automatic_drafting.choose(adapter, batch, warp, parts)}
+                parts |= {"drafter": self._automatic_drafting.choose(adapter, batch, warp, parts, self._run_pass)}
                 asked = replace(warp)
             recipes = make_recipes(self, *texts, seeds, warp, parts, adapter.image_size)
             with self.progress_bar(total=len(seeds) * adapter.grid.tokens) as bar:

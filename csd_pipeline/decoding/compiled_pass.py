@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, SimpleNamespace
 
 import torch
 from torch import Tensor
@@ -78,6 +78,15 @@ class CompiledPass(RunPass):
         if not {"backend", "mode", "options"} & options.keys():
             self.options["options"] = {"size_asserts": False}
         self._compiled: dict[tuple, CompiledFunction] = {}
+
+    @property
+    def kind(self) -> str:
+        return f"compiled with {self.options}"
+
+    def alike(self, work: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """``work`` compiled; sizes that differ between calls are compiled as such, not each by itself."""
+        function, run = CompiledFunction(work, self.options), SimpleNamespace(traces={})
+        return lambda *arguments: function(run, tuple(argument.shape for argument in arguments), *arguments)
 
     def check_drafter(self, drafter) -> None:
         if drafter.extra_tokens:

@@ -7,6 +7,7 @@ can be traced whole by torch.compile and captured in a CUDA graph; run eagerly i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -115,12 +116,21 @@ class RunPass:
         bucket: attention reads the cache up to a multiple of this; larger ones mean fewer shapes.
         shrinks: finished images leave the batch; otherwise they stay in it, untouched, until all are finished.
         fuses: operations on few numbers cost next to nothing, so noise is made where it is used instead of ahead.
+        kind: what else decides how long a pass takes, in words.
     """
 
+    kind = "written"
     one_shape, bucket, shrinks, fuses = False, 64, True, False
 
     def __call__(self, run: DecodingPass, length: int) -> Tensor:
         return window_pass(run, length)
+
+    def alike(self, work: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """``work``, a function of tensors, run as passes are, so that it can be timed.
+
+        What it returns may repeat the first call with arguments of these shapes, whatever the values.
+        """
+        return work
 
     def room_for(self, run: DecodingPass) -> DecodingPass | None:
         """An earlier run whose storage can take the images of this one, before their prefill; None: its own."""
@@ -145,7 +155,9 @@ class WatchedPass(RunPass):
 
     def __init__(self, run_pass: RunPass):
         self.run_pass = run_pass
-        for name in ("one_shape", "bucket", "shrinks", "fuses", "room_for", "settle", "check_device", "check_drafter"):
+        for name in ("kind", "one_shape", "bucket", "shrinks", "fuses"):
+            setattr(self, name, getattr(run_pass, name))
+        for name in ("alike", "room_for", "settle", "check_device", "check_drafter"):
             setattr(self, name, getattr(run_pass, name))
 
     def __call__(self, run: DecodingPass, length: int) -> Tensor:

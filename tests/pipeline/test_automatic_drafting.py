@@ -3,9 +3,11 @@
 import pytest
 import torch
 from helpers import run_toy
+from helpers_tape import Tape, Tapes
 from tiny_janus import PROMPT, draw, tiny_model, tiny_pipeline
 
 from csd_pipeline import automatic_drafting
+from csd_pipeline.decoding import CapturedPass, CompiledPass, RunPass, WatchedPass
 from csd_pipeline.drafters import JacobiDrafter
 from csd_pipeline.drafters.jacobi import REDRAWS
 from csd_pipeline.drafters.window_choice import WINDOWS
@@ -20,11 +22,11 @@ def automatic(shared):
     return tiny_pipeline(target=shared.target, drafter=JacobiDrafter("auto", "coupled"))
 
 
-def flat(adapter, prompt, warp):
+def flat(adapter, prompt, warp, run_pass):
     return dict.fromkeys((1, 4, 12), 1.0)
 
 
-def steep(adapter, prompt, warp):
+def steep(adapter, prompt, warp, run_pass):
     return {1: 1.0, 4: 50.0, 12: 50.0}
 
 
@@ -87,9 +89,9 @@ def test_forwards_are_timed_once_per_batch_size(automatic, monkeypatch):
     asked = []
     time_forwards = automatic_drafting.time_forwards
 
-    def counted(adapter, prompt, warp):
+    def counted(adapter, prompt, warp, run_pass):
         asked.append(prompt.images)
-        return time_forwards(adapter, prompt, warp)
+        return time_forwards(adapter, prompt, warp, run_pass)
 
     monkeypatch.setattr(automatic_drafting, "time_forwards", counted)
     for images, batch_size in ((1, None), (1, None), (5, 2), (2, None), (3, None)):
@@ -97,7 +99,7 @@ def test_forwards_are_timed_once_per_batch_size(automatic, monkeypatch):
     assert asked == [1, 2, 3]
 
 
-def dear_rows(adapter, prompt, warp):
+def dear_rows(adapter, prompt, warp, run_pass):
     """A processor: what eight rows cost is free, every further one is as dear as the first eight."""
     return {window: max(8.0, 2 * prompt.images * window) for window in (1, 4, 8, 16)}
 
@@ -186,3 +188,52 @@ def test_a_tree_goes_with_an_automatic_redraw_but_not_a_lossy_record(shared):
 def test_outside_a_pipeline_auto_is_the_coupled_redraw():
     tokens = [run_toy(ToyTarget(3, 2, 2), JacobiDrafter(3, redraw), range(50)).tokens for redraw in ("auto", "coupled")]
     assert torch.equal(*tokens)
+
+
+class CountedWays(CapturedPass):
+    """Captured on tape; notes the windows whose forward it was given to run alike."""
+
+    def __init__(self):
+        super().__init__(graphs=Tapes)
+        self.windows = []
+
+    def alike(self, work):
+        def noted(tokens, committed):
+            self.windows.append(tokens.shape[1])
+            return work(tokens, committed)
+
+        return super().alike(noted)
+
+
+def test_forwards_are_timed_in_the_way_passes_run(automatic):
+    """Captured: two as written and one recorded of every window, then replays; as written: all of them."""
+    way = automatic._run_pass = CountedWays()
+    replays = Tape.replays
+    automatic(PROMPT, seed=7, output_type="latent")
+    assert {window: way.windows.count(window) for window in way.windows} == dict.fromkeys((1, 4, 8, 16), 3)
+    assert Tape.replays - replays >= 4 * 7  # eight forwards of each, the first of which is the recorded one
+    automatic._run_pass = RunPass()
+    automatic(PROMPT, seed=7, output_type="latent")
+    assert len(automatic._automatic_drafting._seconds) == 2 and len(automatic._automatic_drafting._records) == 1
+
+
+def test_a_forward_run_alike_computes_what_it_is_given():
+    """Compiled: every shape its own values, also after others; captured: those of the first call of a shape."""
+
+    def work(x, y):
+        return x * 2 + y
+
+    first, other = torch.arange(3.0), torch.arange(5.0)
+    compiled = CompiledPass(backend="eager").alike(work)
+    for _ in range(3):
+        for values in (first, other, first + 1):
+            assert torch.equal(compiled(values, values), 3 * values)
+    replayed = CapturedPass(graphs=Tapes).alike(work)
+    for values in (first, first + 1, other):
+        assert torch.equal(replayed(values, values), 3 * (other if len(values) == 5 else first))
+
+
+def test_ways_to_run_passes_are_told_apart():
+    ways = [RunPass(), CompiledPass(), CompiledPass(mode="max-autotune"), CapturedPass(), CapturedPass(CompiledPass())]
+    assert len({way.kind for way in ways}) == 5
+    assert CompiledPass().kind == CompiledPass().kind and WatchedPass(CapturedPass()).kind == CapturedPass().kind

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 
 import torch
 
 from csd_pipeline.decoding import CompiledPass
-from csd_pipeline.decoding.compiled_pass import CompiledFunction
 
 from .cuda_graph import CapturedCall
 from .random_target import RandomTarget
@@ -25,9 +23,7 @@ def as_written(call: Callable) -> Callable:
 
 def compiled(call: Callable, **options) -> Callable:
     """Traced whole, for this very window, and called as compiled passes are."""
-    function = CompiledFunction(call, CompiledPass(dynamic=False, **options).options)
-    run = SimpleNamespace(traces={})
-    return lambda: function(run, ())
+    return CompiledPass(dynamic=False, **options).alike(call)
 
 
 # how a bare forward is run; each takes a call and returns one that does the same
