@@ -20,6 +20,19 @@ def _kept(length: int, device: torch.device) -> Tensor:
     return torch.arange(length, device=device)
 
 
+def filled(value: bool | int | float, images: int, length: int, device: torch.device) -> Tensor:
+    """[images, length] of one value, of the type that it has; kept between passes, so not to be changed in place."""
+    if torch.compiler.is_compiling():
+        return torch.full((images, length), value, device=device)
+    return _kept_fill(value, type(value), images, length, device)
+
+
+@cache
+def _kept_fill(value, kind: type, images: int, length: int, device: torch.device) -> Tensor:
+    """``kind`` tells apart values that are equal, such as True and 1."""
+    return torch.full((images, length), value, device=device)
+
+
 def take(values: Tensor, index: Tensor) -> Tensor:
     """``values[b, index[b, l]]``: [B, T, ...] values and [B, L] int64 -> [B, L, ...]; whole rows are copied."""
     return values.flatten(0, 1).index_select(0, _flat(values, index)).view(*index.shape, *values.shape[2:])

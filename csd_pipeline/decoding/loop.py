@@ -214,7 +214,7 @@ class _Loop:
         """Copy what the slots hold of the images (None: of all) to the recorder."""
         for slot, image in enumerate(self.slots):
             if image is not None and (images is None or image in images):
-                self.recorder.collect(image, slot, self.run.state)
+                self.recorder.collect(image, slot, self.counts[image], self.run.state)
 
     def progress(self) -> Progress:
         return Progress(self.passes, list(self.counts), self.collect, self.recorder)

@@ -67,6 +67,9 @@ class IndexedNoise:
         self._prepared = False  # whether the numbers of a pass are known
         self._of_pass: dict[int, Tensor] = {}  # of the prepared pass, [B, 4, N, siblings]
         self._last: tuple | None = None
+        self._gumbel_of: tuple[Tensor, Tensor] | None = None  # the positions last asked for, and their noise
+        self._all_inside = False  # no position beyond the image will be asked for
+        self._draw: int | None = None  # number of the prepared pass, where it is known and the same for all images
         self._clamped: tuple[Tensor, Tensor] | None = None  # the positions last asked for, and those inside the image
 
     def keep(self, rows: Tensor) -> IndexedNoise:
@@ -93,15 +96,17 @@ class IndexedNoise:
         """Make nothing ahead any more: for passes that fuse the operations of making it where it is used."""
         self._uniforms_ahead = self._gumbel_ahead = False
 
-    def prepare(self, draws: list[int]) -> None:
+    def prepare(self, draws: list[int], once: bool = False) -> None:
         """Called by the host before a pass: makes uniforms ahead where that pays.
 
         Args:
             draws: number of the pass, of each image. Until the next call a tensor [B] of the same numbers may be given
                 as ``draw``: a pass need not know them.
+            once: this very pass is prepared, not all that replay it, and it asks for no position beyond the image.
         """
         self.forget_pass()
-        self._prepared = True
+        self._prepared, self._all_inside = True, once
+        self._draw = draws[0] if once and len(set(draws)) == 1 else None
         if not self._uniforms_ahead:
             return
         blocks = [draw // _PASSES_AHEAD for draw in draws]
@@ -112,7 +117,7 @@ class IndexedNoise:
 
     def forget_pass(self) -> None:
         """Called when a pass ends, as a traced one would hand out what is remembered of it, and before another."""
-        self._of_pass, self._last, self._clamped = {}, None, None
+        self._of_pass, self._last, self._gumbel_of, self._clamped = {}, None, None, None
 
     def uniform(self, position: Tensor, purpose: Purpose, draw: Tensor | int) -> Tensor:
         """Float32 in [0, 1), shaped like ``position`` [B, ...].
@@ -157,8 +162,9 @@ class IndexedNoise:
             self._tables[siblings] = torch.empty(shape, device=self.seeds.device)
             self._refill(self._tables[siblings], siblings, range(len(self.seeds)))
         table = self._tables[siblings]
-        if isinstance(draw, int):
-            return table[:, draw % _PASSES_AHEAD]
+        known = draw if isinstance(draw, int) else self._draw
+        if known is not None:
+            return table[:, known % _PASSES_AHEAD]
         if siblings not in self._of_pass:
             number = draw % _PASSES_AHEAD
             if len(table) > 1:
@@ -192,7 +198,15 @@ class IndexedNoise:
         return philox4x32(counter, _key(self.seeds if seeds is None else seeds, position.dim()))
 
     def gumbel(self, position: Tensor, vocabulary: int) -> Tensor:
-        """[B, L, V] standard Gumbel noise of the absolute positions [B, L]; independent of pass and window."""
+        """[B, L, V] standard Gumbel noise of the absolute positions [B, L]; independent of pass and window.
+
+        ``position`` must not be changed in place: a repeated request is answered from memory.
+        """
+        if self._gumbel_of is None or self._gumbel_of[0] is not position or self._gumbel_of[1].shape[-1] != vocabulary:
+            self._gumbel_of = (position, self._gumbel_at(position, vocabulary))
+        return self._gumbel_of[1]
+
+    def _gumbel_at(self, position: Tensor, vocabulary: int) -> Tensor:
         if not self.make_gumbel_ahead(vocabulary, several=position.shape[1] > 1):
             return self._gumbel(position, vocabulary, self.seeds)
         return take(self._gumbel_table, self._inside(position))
@@ -219,6 +233,8 @@ class IndexedNoise:
 
     def _inside(self, position: Tensor) -> Tensor:
         """Padding beyond the image gets noise that is never used."""
+        if self._all_inside:
+            return position
         if self._clamped is None or self._clamped[0] is not position:
             self._clamped = (position, position.clamp(max=self.positions - 1))
         return self._clamped[1]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from .indexing import filled
 from .sampling import Warp, force_tokens
 from .state import DecodingState
 from .tree import DraftTree
@@ -32,6 +33,8 @@ class DecodingPass:
     Args:
         draws: number of the next pass, of each image.
         limit: what the shape of the forward depends on besides the window, from the session.
+        full: the next pass fills the window of every image with drafts and stays inside the image, as far as the host
+            knows; False for passes that have one shape, which may be replayed when that is not so.
         traced_as: what a compiled pass knows this one by.
         traces: of compiled functions, found to hold for this run, by function and settings.
     """
@@ -45,6 +48,7 @@ class DecodingPass:
     alignment_filter: object
     draws: list[int] = field(default_factory=list)
     limit: int = 0
+    full: bool = False
     traced_as: tuple | None = None
     traces: dict[tuple, object] = field(default_factory=dict)
 
@@ -73,11 +77,13 @@ class DecodingPass:
             length = min(length, total - min(self.state.counts) - 1)
         longest = min(max(self.state.counts) + unread * self.window, total)
         self.limit = self.session.reach(longest, 1 + length + self.extra_tokens, run_pass.bucket)
+        self.full = not run_pass.one_shape and longest + length < total
+        self.state.row_above = not run_pass.one_shape and min(self.state.counts) >= self.state.grid.columns
         self._number()
         return length
 
     def _number(self) -> None:
-        self.state.noise.prepare(self.draws)
+        self.state.noise.prepare(self.draws, self.full)
         self.draws = [draw + 1 for draw in self.draws]
 
     def prefill(self) -> Tensor:
@@ -175,7 +181,7 @@ def window_pass(run: DecodingPass, length: int) -> Tensor:
         [B + 1] float32: committed tokens of every image, then a number that is finite if the target's laws are.
     """
     state = run.state
-    lengths = state.room(run.window - 1)
+    lengths = filled(length, run.images, 1, state.tokens.device)[:, 0] if run.full else state.room(run.window - 1)
     drafts, laws, fresh = run.draft_run.propose(state, length)
     tree = run.draft_run.branch(state, drafts, laws)
     if tree is None:
@@ -183,7 +189,7 @@ def window_pass(run: DecodingPass, length: int) -> Tensor:
     else:
         tokens, shape = tree.tokens(state.last_tokens, drafts), tree.shape
     logits = run.session.step(tokens, state.committed, None, shape)
-    window = Window(laws, laws, drafts, fresh, lengths, state.committed, state.spent, state.grid.tokens)
+    window = Window(laws, laws, drafts, fresh, lengths, state.committed, state.spent, state.grid.tokens, run.full)
     window.positions = state.upcoming(length + 1)  # the same tensor: its noise is not made twice
     return _finish(run, logits, window, tree)
 

@@ -31,13 +31,15 @@ class DecodingState:
         grid: where the tokens go.
         vocabulary: V.
         noise: indexed noise of the active images.
-        tokens: [B, N + 1] int64 committed tokens (the last column collects writes that do not count).
+        tokens: [B, N + 1] int64, the committed tokens first; what stands behind them does not count.
         last_tokens: [B, 1] int64, the newest committed token of each image that is not finished.
         committed: [B] int64, committed tokens per image.
         passes: [B] int64, passes of each image so far; they number its random draws.
         counts: ``committed`` as last read by the host.
         spent: [B] float32, drift spent so far; kept only for filters that read it.
-        maps: [B, N + 1] float32 by name; ``drift`` at least.
+        maps: [B, N + 1] float32 by name, filled like ``tokens``; ``drift`` at least.
+        row_above: every image has committed a whole row of the grid, as far as the host knows; False for passes that
+            have one shape.
     """
 
     grid: Grid
@@ -50,6 +52,7 @@ class DecodingState:
     counts: list[int]
     spent: Tensor
     maps: dict[str, Tensor]
+    row_above: bool = False
     _upcoming: Tensor | None = field(default=None, repr=False)
 
     @classmethod
@@ -100,24 +103,29 @@ class DecodingState:
         """
         run, target = outcome.next_token[:, None], window.positions  # with no drafts, that is all
         if window.drafts.shape[1]:
+            # what is written behind the next token is written over before it counts
             run = torch.cat([window.drafts, run], 1).scatter(1, outcome.accepted[:, None], run)
-            rejected = count_up(run.shape[1], run.device) > outcome.accepted[:, None]
-            target = target.masked_fill(rejected, self.grid.tokens)
+        if not window.full:
+            target = target.clamp(max=self.grid.tokens)
         self.tokens.scatter_(1, target, run)
         self.last_tokens.copy_(outcome.next_token[:, None])
         self._note(window, outcome, target, relaxed)
-        # the host may learn late that an image is finished: a pass more changes nothing
-        self.committed.add_(outcome.accepted).add_(1).clamp_(max=self.grid.tokens)
+        self.committed.add_(outcome.accepted).add_(1)
+        if not window.full:  # the host may learn late that an image is finished: a pass more changes nothing
+            self.committed.clamp_(max=self.grid.tokens)
         self.passes.add_(1)
         self._upcoming = None
         self.noise.forget_pass()
 
     def _note(self, window: Window, outcome: Verification, position: Tensor, relaxed: bool) -> None:
-        """Write the maps of the tokens that are committed to the positions [B, L+1]."""
-        if relaxed:  # a token that was no draft spends nothing, as the map says from the start
-            self.maps["drift"].scatter_(1, position[:, :-1], outcome.drift * window.valid)
+        """Write the maps of the positions [B, L+1], of which those that are committed count."""
+        # A token that was no draft spends nothing, as the map says from the start: it stands behind all drafts of the
+        # pass, and those of earlier passes did not reach further.
+        if relaxed:
+            drift = outcome.drift if window.full else outcome.drift * window.valid
+            self.maps["drift"].scatter_(1, position[:, :-1], drift)
         if len(self.maps) > 1:
-            acceptance = outcome.acceptance.masked_fill(~window.valid, torch.nan)
+            acceptance = outcome.acceptance.float().masked_fill(~window.valid, torch.nan)
             acceptance = torch.nn.functional.pad(acceptance, (0, 1), value=torch.nan)
             self.maps["entropy"].scatter_(1, position, entropy(window.target_laws))
             self.maps["acceptance"].scatter_(1, position, acceptance)
@@ -125,8 +133,7 @@ class DecodingState:
 
     def charge(self, window: Window, outcome: Verification) -> None:
         """Enter the drift of every draft that was tested into the ledger, the rejected one included."""
-        slot = count_up(window.drafts.shape[1], self.spent.device)
-        tested = (slot <= outcome.accepted[:, None]) & window.valid
+        tested = window.real(count_up(window.drafts.shape[1], self.spent.device) <= outcome.accepted[:, None])
         self.spent.add_((outcome.drift * tested).sum(-1))
 
     def keep(self, rows: Tensor, counts: list[int]) -> None:

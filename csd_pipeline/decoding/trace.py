@@ -98,11 +98,11 @@ class TraceRecorder:
         names = ("drift", "entropy", "acceptance", "passes") if maps else ("drift",)
         self.maps = {name: torch.zeros(len(seeds), tokens, device=device) for name in names}
 
-    def collect(self, image: int, slot: int, state: DecodingState) -> None:
-        """Copy tokens and maps of the image that a state holds in ``slot``."""
-        self.tokens[image].copy_(state.tokens[slot, :-1])
+    def collect(self, image: int, slot: int, count: int, state: DecodingState) -> None:
+        """Copy the ``count`` tokens that the image in ``slot`` of a state has, and its maps as far as that."""
+        self.tokens[image, :count].copy_(state.tokens[slot, :count])
         for name, values in self.maps.items():
-            values[image].copy_(state.maps[name][slot, :-1])
+            values[image, :count].copy_(state.maps[name][slot, :count])
 
     def advance(self, image: int, before: int, after: int) -> None:
         """Host-side counts of one pass of one image."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .indexing import at_drafts, at_slot, count_up
+from .indexing import at_drafts, at_slot, count_up, filled
 from .noise import IndexedNoise, Purpose
 from .sampling import draw_by_inverse_cdf, draw_by_race, residual
 from .window import Window
@@ -43,7 +43,7 @@ class Verification:
     Args:
         accepted: [B] int64 ``tau``, number of accepted drafts; each image commits ``tau + 1`` tokens.
         next_token: [B] int64, the residual or bonus token after the accepted drafts.
-        acceptance: [B, L] acceptance probability used at each draft.
+        acceptance: [B, L] acceptance probability used at each draft; bool where it can only be 0 or 1.
         drift: [B, L] total variation spent at each slot if it is reached; 0 where decoding is exact.
         choice: [B, L+1] tokens plain decoding would draw in these contexts, or None if noise is not shared.
         spoiled: [B, L] bool, drafts that can not be kept for another pass (see :class:`Decision`), or None.
@@ -66,13 +66,13 @@ def verify_shared_noise(window: Window, noise: IndexedNoise) -> Verification:
     if choice.shape[1] == 1:  # nothing to verify: one token of plain decoding
         none = window.draft_laws[..., 0]
         return Verification(window.lengths, choice[:, 0], none, none, choice)
-    kept = (choice[:, :-1] == window.drafts) & window.valid
+    kept = window.real(choice[:, :-1] == window.drafts)
     accepted = leading(kept)
     return Verification(
         accepted=accepted,
         next_token=at_slot(choice, accepted),
-        acceptance=kept.float(),
-        drift=torch.zeros_like(window.p_draft),
+        acceptance=kept,
+        drift=filled(0.0, *kept.shape, kept.device),
         choice=choice,
     )
 
@@ -129,15 +129,14 @@ def decide_each(
         gate: [B, L] in [0, 1], from the plain mass (0) to that of the rule (1, which None is everywhere). Mixed where
             the mass is read, at the drafts and in the slot of the rejection.
     """
-    drift = torch.zeros_like(window.q_draft) if drift is None else drift
     if mass is None:
-        acceptance, mass = window.vanilla, window.q
+        acceptance, mass, drift = window.vanilla, window.q, filled(0.0, *uniform.shape, uniform.device)
     else:
         at_draft = at_drafts(mass, window.drafts)
         if gate is not None:
             at_draft = torch.lerp(torch.minimum(window.p_draft, window.q_draft), at_draft, gate)
         acceptance = (at_draft / window.q_draft).clamp(max=1.0).nan_to_num_(0.0)
-    accepted = leading((uniform < acceptance) & window.valid)
+    accepted = leading(window.real(uniform < acceptance))
     slot = accepted.clamp(max=window.drafts.shape[1] - 1)
     law, taken = window.next_law(accepted), at_slot(mass, slot)
     if gate is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from .indexing import at_drafts, at_slot, count_up
+from .indexing import at_drafts, at_slot, count_up, filled
 
 _LOWEST_LOG = -200.0  # below the logarithm of any float32 but 0
 
@@ -39,6 +39,7 @@ class Window:
         start: [B] int64, absolute position of draft 0.
         spent: [B] float32 drift each image has spent so far; zeros unless a filter asks for it.
         total: N, tokens of an image.
+        full: the host knows that every draft is a real one, which then need not be asked.
     """
 
     target_laws: Tensor
@@ -49,6 +50,7 @@ class Window:
     start: Tensor
     spent: Tensor | None = None
     total: int = 1
+    full: bool = False
     _next_law: tuple[Tensor, Tensor] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self):
@@ -67,7 +69,13 @@ class Window:
     @computed_once
     def valid(self) -> Tensor:
         """[B, L] bool: slots that hold a real draft."""
+        if self.full:
+            return filled(True, *self.drafts.shape, self.drafts.device)
         return count_up(self.drafts.shape[1], self.drafts.device) < self.lengths[:, None]
+
+    def real(self, slots: Tensor) -> Tensor:
+        """``slots`` [B, L] bool where they hold a real draft, else False."""
+        return slots if self.full else slots & self.valid
 
     @computed_once
     def positions(self) -> Tensor:

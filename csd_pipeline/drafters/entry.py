@@ -36,10 +36,10 @@ class EntryLaws:
         self.table = self._slot_table(state.grid.tokens) if window > 1 and init not in _COPIES else None
 
     def _slot_table(self, tokens: int) -> Tensor:
-        """Slots [(N + 1) 2W - W, K] of the K laws that are used in equal shares.
+        """Slots [N 2W - W + 1, K] of the K laws that are used in equal shares.
 
-        Row ``position + (2W - 1) seen`` is that of a position when those below ``seen`` have a law; these have their
-        own. A position is at most W away from ``seen``.
+        Row ``position + (2W - 1) newest`` is that of a position when those up to ``newest`` have a law; these have
+        their own. A position is at most W away from the first that has none.
         """
         seen = count_up(tokens + 1, self.uniform.device).int()[:, None]  # a new table for every image: half the bytes
         positions = seen + count_up(2 * self.window, seen.device).int() - self.window
@@ -48,25 +48,26 @@ class EntryLaws:
         for sources in self._sources(positions, seen):
             slots = self.ring.slots(sources).masked_fill_(sources < 0, self.ring.fallback)
             kinds.append(torch.where(own, own_slots, slots.int()))
-        return torch.stack(kinds, -1).flatten(0, 1)[self.window :]
+        return torch.stack(kinds, -1).flatten(0, 1)[3 * self.window - 1 :]
 
     def record(self, window: Window) -> None:
         """Store the target laws of a verified window."""
         self.ring.record(window, window.target_laws)
 
-    def laws(self, state: DecodingState, positions: Tensor, drafts: Tensor, surviving: Tensor) -> Tensor:
+    def laws(self, state: DecodingState, positions: Tensor, drafts: Tensor, newest: Tensor) -> Tensor:
         """[B, L, V] draft laws of the L positions to be committed next.
 
-        Those of the first ``surviving`` [B] are the recorded ones, as their drafts in ``drafts`` [B, W] were kept. The
-        others are made of neighbours' laws.
+        Those up to the position ``newest`` [B] are the recorded ones, as their drafts in ``drafts`` [B, W] were kept.
+        The others are made of neighbours' laws.
         """
-        seen = (state.committed + surviving)[:, None]  # positions below this have a law
+        newest = newest[:, None]
         if self.init in _COPIES:
+            seen = newest + 1
             laws = self._point(*self._neighbour_tokens(state, positions, drafts, seen))
             return torch.where((positions < seen)[..., None], self.ring.at(self.ring.slots(positions)), laws)
-        if self.init in ("above", "mean"):
-            self._repeat_newest_token(state, drafts, surviving, seen)
-        row = torch.add(positions, seen, alpha=2 * self.window - 1)
+        if self.init in ("above", "mean") and not (state.row_above and self.free is None):
+            self._repeat_newest_token(state, drafts, newest)
+        row = torch.add(positions, newest, alpha=2 * self.window - 1)
         slots = self.table.index_select(0, row.flatten()).view(len(row), -1)
         laws = self.ring.at(slots).unflatten(1, (row.shape[1], -1))  # [B, L, K, V]
         return laws[:, :, 0] if laws.shape[2] == 1 else torch.lerp(laws[:, :, 0], laws[:, :, 1], 0.5)
@@ -88,11 +89,12 @@ class EntryLaws:
         beside = (left == self._free_before(positions - 1)) & (above >= 0)
         return [above, torch.where(beside, left, above)]
 
-    def _repeat_newest_token(self, state: DecodingState, drafts: Tensor, surviving: Tensor, seen: Tensor) -> None:
+    def _repeat_newest_token(self, state: DecodingState, drafts: Tensor, newest: Tensor) -> None:
         """Make the newest free token, committed or a draft that survived, the fallback of the ring."""
+        seen = newest + 1
         if self.free is None:
             run = torch.cat([state.last_tokens, drafts], 1)
-            self.ring.fall_back_on(run.gather(1, surviving[:, None]))
+            self.ring.fall_back_on(run.gather(1, seen - state.committed[:, None]))
         else:
             self.ring.set_fallback(self._point(*self._neighbour_tokens(state, seen, drafts, seen)))
 

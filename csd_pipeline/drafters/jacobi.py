@@ -7,7 +7,7 @@ from diffusers.configuration_utils import register_to_config
 from torch import Tensor
 
 from csd_pipeline.checks import require_at_least, require_between, require_choice, require_integer, require_positive
-from csd_pipeline.decoding.indexing import admit_rows, at_drafts, count_up
+from csd_pipeline.decoding.indexing import admit_rows, at_drafts
 from csd_pipeline.decoding.noise import Purpose
 from csd_pipeline.decoding.sampling import draw_by_inverse_cdf, draw_by_race, force_tokens, residual
 from csd_pipeline.decoding.state import DecodingState
@@ -143,7 +143,7 @@ class JacobiDrafter(Drafter):
 
 
 class JacobiRun(DraftRun):
-    """Surviving drafts of the last window, and how many of them each image has."""
+    """Drafts of the last window that survived, and the position up to which there are any."""
 
     def __init__(
         self,
@@ -159,15 +159,15 @@ class JacobiRun(DraftRun):
         self.recorded = LawRing(len(entry.ring.rows), window, entry.uniform) if guided_laws else entry.ring
         rows = entry.ring.rows
         self.drafts = torch.zeros(len(rows), window, dtype=torch.int64, device=rows.device)  # [B, W]
-        self.surviving = self.drafts.new_zeros(len(rows))  # [B]
+        self.newest = self.drafts.new_zeros(len(rows))  # [B], the last position that has a target law
 
     def propose(self, state: DecodingState, length: int) -> tuple[Tensor, Tensor, Tensor]:
         if length == 0:
             none = self.drafts[:, :0]
             return none, self.entry.ring.rows[:, :0], none.bool()
         positions = state.upcoming(length + 1)[:, :-1]
-        fresh = count_up(length, positions.device) >= self.surviving[:, None]
-        laws = self.entry.laws(state, positions, self.drafts, self.surviving)
+        fresh = positions > self.newest[:, None]
+        laws = self.entry.laws(state, positions, self.drafts, self.newest)
         if self.recorded is not self.entry.ring:
             laws = torch.where(fresh[..., None], laws, self.recorded.at(self.recorded.slots(positions)))
         forced = state.forced(positions)
@@ -181,23 +181,22 @@ class JacobiRun(DraftRun):
     def _draw_entries(self, state: DecodingState, laws: Tensor) -> Tensor:
         positions = state.upcoming(laws.shape[1] + 1)
         if self.redraw == "gumbel":
-            return draw_by_race(laws, state.noise.gumbel(positions[:, :-1], laws.shape[-1]))
+            return draw_by_race(laws, state.noise.gumbel(positions, laws.shape[-1])[:, :-1])
         return draw_by_inverse_cdf(laws, state.noise.uniform(positions, Purpose.ENTRY, state.passes)[:, :-1])
 
     def observe(self, state: DecodingState, window: Window, outcome: Verification) -> None:
         if self.window == 1:
             return  # plain decoding: nothing is ever drafted
         self.entry.record(window)
+        last = window.positions[:, -1]
+        self.newest.copy_(last if window.full else last.clamp(max=state.grid.tokens - 1))
         if window.drafts.shape[1] == 0:  # a prompt, or the last token of an image: no draft survives,
-            # so nothing else is read before the next pass writes it
-            self.surviving.zero_()
-            return
+            return  # so nothing else is read before the next pass writes it
         laws = window.target_laws if self.guide is None else self.guide.laws(window, outcome.accepted)
         if self.recorded is not self.entry.ring:
             self.recorded.record(window, laws)
         # of one size in every pass, so that a traced pass can be used again
         self.drafts.copy_(fit(slide(self._redraw(state, window, outcome, laws), outcome.accepted), self.window))
-        self.surviving.copy_(window.lengths - outcome.accepted)
 
     def _redraw(self, state: DecodingState, window: Window, outcome: Verification, laws: Tensor) -> Tensor:
         """[B, L+1] new drafts from the laws [B, L+1, V]; only those behind the first rejection are used."""
@@ -211,17 +210,21 @@ class JacobiRun(DraftRun):
             return draw_by_inverse_cdf(laws, uniform)
         # Accept-or-repair with the plain rule at every slot: the new draft has its law and equals the old one as often
         # as any coupling can make it. The slot after the last real draft never held one.
+        all_repairable = window.full and spoiled is None
         repairable = window.valid if spoiled is None else window.valid & ~spoiled
-        rest = residual(laws[:, :-1], window.q * repairable[..., None])
+        mass = window.q if all_repairable else window.q * repairable[..., None]
+        rest = residual(laws[:, :-1], mass)
         drawn = draw_by_inverse_cdf(torch.cat([rest, laws[:, -1:]], 1), uniform)
         # Behind a rejection the uniforms of verification had no say in what was committed: they can be used again.
         uniform = state.noise.uniform(window.positions, Purpose.VERIFY, state.passes)[:, :-1]
         p_draft = window.p_draft if self.guide is None else at_drafts(laws[:, :-1], window.drafts)
-        kept = (uniform * window.q_draft < p_draft) & repairable
+        kept = uniform * window.q_draft < p_draft
+        if not all_repairable:
+            kept = kept & repairable
         return torch.cat([torch.where(kept, window.drafts, drawn[:, :-1]), drawn[:, -1:]], 1)
 
     def keep(self, rows: Tensor) -> None:
-        self.drafts, self.surviving = self.drafts[rows], self.surviving[rows]
+        self.drafts, self.newest = self.drafts[rows], self.newest[rows]
         self.entry.keep(rows)
         if self.recorded is not self.entry.ring:
             self.recorded.keep(rows)
@@ -230,7 +233,7 @@ class JacobiRun(DraftRun):
 
     def admit(self, slots: Tensor, newcomers: JacobiRun) -> None:
         admit_rows(self.drafts, slots, newcomers.drafts)
-        admit_rows(self.surviving, slots, newcomers.surviving)
+        admit_rows(self.newest, slots, newcomers.newest)
         self.entry.admit(slots, newcomers.entry)
         if self.recorded is not self.entry.ring:
             self.recorded.admit(slots, newcomers.recorded)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from diffusers import ConfigMixin, SchedulerMixin
 from torch import Tensor
 
+from csd_pipeline.decoding.indexing import filled
 from csd_pipeline.decoding.verification import Decision, decide_each, overshoot
 from csd_pipeline.decoding.window import Window
 
@@ -73,8 +74,11 @@ class Relaxation(SchedulerMixin, ConfigMixin):
         mass, gate = self.relaxed_mass(window), None
         drift = overshoot(mass, window.p)
         if not self.config.relax_fresh:
-            drift, gate = drift.masked_fill(window.fresh, 0.0), (~window.fresh).to(drift.dtype)
+            drift = drift.masked_fill(window.fresh, 0.0)
         if alignment_filter is not None:
-            opened = alignment_filter.gate(window, drift).expand_as(drift)
-            drift, gate = drift * opened, opened if gate is None else opened * gate
+            gate = alignment_filter.gate(window, drift).expand_as(drift)
+            drift = drift * gate
+        if not self.config.relax_fresh:
+            gate = filled(1.0, *drift.shape, drift.device) if gate is None else gate
+            gate = gate.masked_fill(window.fresh, 0.0)
         return decide_each(window, uniform, mass, drift, gate)

@@ -23,7 +23,8 @@ def recorded(init: str, lengths=(2, 1), window=7):
 
 def at(entry, state, *positions, drafts=((1, 2, 0), (1, 0, 0)), surviving=(2, 1)):
     positions = torch.tensor(positions).expand(2, -1)
-    return entry.laws(state, positions, torch.tensor(drafts), torch.tensor(surviving))
+    newest = state.committed + torch.tensor(surviving) - 1
+    return entry.laws(state, positions, torch.tensor(drafts), newest)
 
 
 def point(token: int) -> torch.Tensor:
@@ -142,7 +143,7 @@ def with_line_ends(init: str):
     window.start = torch.tensor([0])
     entry.record(window)
     none = torch.zeros(1, 3, dtype=torch.int64)
-    return entry.laws(state, torch.tensor([[3, 4, 6]]), none, torch.tensor([0]))[0], laws
+    return entry.laws(state, torch.tensor([[3, 4, 6]]), none, torch.tensor([2]))[0], laws
 
 
 def test_a_line_mark_is_nobodys_neighbour():
