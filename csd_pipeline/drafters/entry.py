@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from csd_pipeline.decoding.indexing import count_up
 from csd_pipeline.decoding.state import DecodingState
 from csd_pipeline.decoding.window import Window
 
+from .entry_table import free_above, free_before, kept_table, nearest_above, nearest_left, slot_table
 from .law_ring import LawRing
 
 _NEIGHBOUR_LAWS, _COPIES = ("left", "above", "mean"), ("left-copy", "above-copy")
@@ -33,22 +33,10 @@ class EntryLaws:
         reach = self.columns if init in _NEIGHBOUR_LAWS else 0
         self.ring = LawRing(len(state.counts), window + reach + 1 if window > 1 else 1, self.uniform)
         self.window = window
-        self.table = self._slot_table(state.grid.tokens) if window > 1 and init not in _COPIES else None
-
-    def _slot_table(self, tokens: int) -> Tensor:
-        """Slots [N 2W - W + 1, K] of the K laws that are used in equal shares.
-
-        Row ``position + (2W - 1) newest`` is that of a position when those up to ``newest`` have a law; these have
-        their own. A position is at most W away from the first that has none.
-        """
-        seen = count_up(tokens + 1, self.uniform.device).int()[:, None]  # a new table for every image: half the bytes
-        positions = seen + count_up(2 * self.window, seen.device).int() - self.window
-        own, own_slots = positions < seen, self.ring.slots(positions)
-        kinds = []
-        for sources in self._sources(positions, seen):
-            slots = self.ring.slots(sources).masked_fill_(sources < 0, self.ring.fallback)
-            kinds.append(torch.where(own, own_slots, slots.int()))
-        return torch.stack(kinds, -1).flatten(0, 1)[3 * self.window - 1 :]
+        self.table = None
+        if window > 1 and init not in _COPIES:
+            sizes = (self.columns, window, self.ring.size, state.grid.tokens, self.uniform.device)
+            self.table = kept_table(init, *sizes) if self.free is None else slot_table(init, *sizes, self.free)
 
     def record(self, window: Window) -> None:
         """Store the target laws of a verified window."""
@@ -72,23 +60,6 @@ class EntryLaws:
         laws = self.ring.at(slots).unflatten(1, (row.shape[1], -1))  # [B, L, K, V]
         return laws[:, :, 0] if laws.shape[2] == 1 else torch.lerp(laws[:, :, 0], laws[:, :, 1], 0.5)
 
-    def _sources(self, positions: Tensor, seen: Tensor) -> list[Tensor]:
-        """Positions whose laws make up those of the positions [.., W], -1 for the fallback of the ring.
-
-        In the first row nothing is above; "above" and "mean" then repeat the newest token, a point mass: its context is
-        a likely one (a run of equal codes), drafts from a law are not, and Jacobi needs good contexts.
-        """
-        if self.init == "uniform":
-            return [torch.full_like(positions, -1)]
-        left = self._free_before(nearest_left(positions, seen))
-        if self.init == "left":
-            return [left]
-        above = self._free_above(nearest_above(positions, seen, self.columns))
-        if self.init == "above":
-            return [above]
-        beside = (left == self._free_before(positions - 1)) & (above >= 0)
-        return [above, torch.where(beside, left, above)]
-
     def _repeat_newest_token(self, state: DecodingState, drafts: Tensor, newest: Tensor) -> None:
         """Make the newest free token, committed or a draft that survived, the fallback of the ring."""
         seen = newest + 1
@@ -106,21 +77,13 @@ class EntryLaws:
     def _neighbour_tokens(self, state: DecodingState, positions: Tensor, drafts: Tensor, seen: Tensor):
         """Nearest known token to the left or above (committed, or a draft that survived), and whether there is one."""
         if self.init == "above-copy":
-            source = self._free_above(nearest_above(positions, seen, self.columns))
+            source = free_above(nearest_above(positions, seen, self.columns), self.free)
         else:
-            source = self._free_before(nearest_left(positions, seen))
+            source = free_before(nearest_left(positions, seen), self.free)
         in_window = source - state.committed[:, None]
         committed = state.tokens.gather(1, source.clamp(0, state.tokens.shape[1] - 1))
         drafted = drafts.gather(1, in_window.clamp(0, drafts.shape[1] - 1))
         return torch.where(in_window >= 0, drafted, committed), source >= 0
-
-    def _free_before(self, source: Tensor) -> Tensor:
-        """``source`` itself where it is free, else the nearest free position before it; -1 if there is none."""
-        return source if self.free is None else self.free[source.clamp(0, len(self.free) - 1)]
-
-    def _free_above(self, source: Tensor) -> Tensor:
-        """``source`` where it is free, else -1: whole columns are forced, there is no use in going further up."""
-        return source if self.free is None else torch.where(self._free_before(source) == source, source, -1)
 
     def keep(self, rows: Tensor) -> None:
         self.ring.keep(rows)
@@ -146,14 +109,3 @@ def _uniform_law(state: DecodingState) -> Tensor:
     law = law[:-1]
     law = torch.where(law.sum() > 0, law, 1.0)  # everything is forced somewhere: then nothing can be left out
     return law / law.sum()
-
-
-def nearest_left(positions: Tensor, known_below: Tensor) -> Tensor:
-    """The nearest earlier position of those below ``known_below``."""
-    return torch.minimum(positions, known_below) - 1
-
-
-def nearest_above(positions: Tensor, known_below: Tensor, columns: int) -> Tensor:
-    """The nearest position of the same column, in an earlier row, below ``known_below``; negative if there is none."""
-    rows = (positions - known_below).div(columns, rounding_mode="floor") + 1
-    return positions - columns * rows.clamp(min=1)
