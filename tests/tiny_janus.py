@@ -40,11 +40,11 @@ def tiny_tokenizer(pad_token: str | None = "<pad>", max_length: int = 64) -> Pre
     )
 
 
-def tiny_config() -> JanusConfig:
+def tiny_config(width: int = 32) -> JanusConfig:
     text = {
         "model_type": "llama",
-        "hidden_size": 32,
-        "intermediate_size": 48,
+        "hidden_size": width,
+        "intermediate_size": width * 3 // 2,
         "num_hidden_layers": 2,
         "num_attention_heads": 2,
         "num_key_value_heads": 2,
@@ -62,7 +62,7 @@ def tiny_config() -> JanusConfig:
         "image_size": PIXELS,
         "patch_size": 4,
         "mlp_ratio": 2.0,
-        "projection_dim": 32,
+        "projection_dim": width,
         "depth": 1,
         "num_image_tokens": TOKENS,
     }
@@ -75,17 +75,17 @@ def tiny_config() -> JanusConfig:
         "num_res_blocks": 1,
         "latent_channels": 32,
         "num_patches": 4,
-        "projection_dim": 32,
-        "image_token_embed_dim": 32,
+        "projection_dim": width,
+        "image_token_embed_dim": width,
         "num_hidden_layers": 2,
     }
     return JanusConfig(text_config=text, vision_config=vision, vq_config=vq, image_token_id=5)
 
 
-def tiny_model(seed: int = 0) -> JanusForConditionalGeneration:
+def tiny_model(seed: int = 0, width: int = 32) -> JanusForConditionalGeneration:
     """Random weights, with image logits of standard deviation about 2 so that different seeds draw different tokens."""
     torch.manual_seed(seed)
-    model = JanusForConditionalGeneration(tiny_config()).eval()
+    model = JanusForConditionalGeneration(tiny_config(width)).eval()
     with torch.no_grad():
         for parameter in model.model.generation_head.parameters():
             parameter.normal_(0.0, 0.2)

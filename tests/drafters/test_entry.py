@@ -188,3 +188,14 @@ def test_kept_rows_keep_their_laws():
     state.keep(torch.tensor([1]), [1])
     got = entry.laws(state, torch.tensor([[3]]), torch.tensor([[1]]), torch.tensor([1]))
     assert torch.equal(got[0, 0], laws[1, 1])
+
+
+def test_runs_share_their_table_where_nothing_is_forced():
+    def table(grid, init="mean", window=4):
+        return EntryLaws(init, DecodingState.start(grid, 5, seed_words([1])), window).table
+
+    assert table(Grid(3, 3)) is table(Grid(3, 3))
+    others = [table(Grid(4, 3)), table(Grid(3, 4)), table(Grid(3, 3), "left"), table(Grid(3, 3), window=5)]
+    assert len({other.data_ptr() for other in others} | {table(Grid(3, 3)).data_ptr()}) == 5
+    marks = [table(Grid.with_line_ends(3, 2, 4)) for _ in range(2)]  # grids of one size may force different positions
+    assert marks[0] is not marks[1] and torch.equal(*marks)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from test_fresh_processes import PRELUDE, finish, start
-from tiny_janus import PROMPT, draw
+from tiny_janus import PROMPT, draw, tiny_model, tiny_pipeline, tiny_tokenizer
 from torch import nn
 
 from csd_pipeline import CSDAutoregressivePipeline
@@ -30,6 +30,29 @@ EXACT = (
 
 def is_kept(name: str) -> bool:
     return any(f".{part}." in f".{name}." for part in EXACT)
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """Layers as wide as those of published models can be divided: on processors that compute in bfloat16, bitsandbytes
+    rearranges 4-bit weights in tiles of 32 by 64."""
+    return tiny_pipeline(target=tiny_model(width=128))
+
+
+@pytest.fixture(scope="module")
+def saved(shared, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved wide")
+    shared.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stock(shared, tmp_path_factory):
+    """A transformers checkpoint that has never heard of diffusers."""
+    folder = tmp_path_factory.mktemp("stock wide")
+    shared.target.save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(scope="module", params=[8, 4])
