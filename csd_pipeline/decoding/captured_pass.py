@@ -81,15 +81,18 @@ class CapturedPass(RunPass):
 
     def alike(self, work: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """``work`` captured at the first call with arguments of these shapes; later calls replay it on these."""
-        work, captures = self.run_pass.alike(work), {}
+        work, captures, graphs = self.run_pass.alike(work), {}, {}
 
         def replayed(*arguments: Tensor) -> Tensor:
+            device = arguments[0].device
+            if device not in graphs:
+                graphs[device] = self.graphs(device)
             shapes = tuple(argument.shape for argument in arguments)
             if shapes not in captures:
                 for _ in range(_WRITTEN_FIRST):
                     work(*arguments)
                 # a capture keeps nothing it reads
-                captures[shapes] = (*self.graphs(arguments[0].device).record(lambda: work(*arguments)), arguments)
+                captures[shapes] = (*graphs[device].record(lambda: work(*arguments)), arguments)
             replay, result, _ = captures[shapes]
             replay()
             return result

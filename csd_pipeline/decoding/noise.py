@@ -82,6 +82,7 @@ class IndexedNoise:
 
     def admit(self, slots: list[int], newcomers: IndexedNoise) -> None:
         """Put the noise of other images in the place of the images ``slots``, without moving any storage."""
+        self.forget_pass()
         for row, slot in enumerate(slots):
             self.seeds[slot].copy_(newcomers.seeds[row])
             self._blocks[slot] = _NOT_MADE  # the next pass is prepared before it runs
@@ -96,17 +97,18 @@ class IndexedNoise:
         """Make nothing ahead any more: for passes that fuse the operations of making it where it is used."""
         self._uniforms_ahead = self._gumbel_ahead = False
 
-    def prepare(self, draws: list[int], once: bool = False) -> None:
+    def prepare(self, draws: list[int], full: bool = False) -> None:
         """Called by the host before a pass: makes uniforms ahead where that pays.
 
         Args:
             draws: number of the pass, of each image. Until the next call a tensor [B] of the same numbers may be given
                 as ``draw``: a pass need not know them.
-            once: this very pass is prepared, not all that replay it, and it asks for no position beyond the image.
+            full: as the pass (:class:`.one_pass.DecodingPass`): it asks for no position beyond the image, and what is
+                prepared is this very pass and not others that replay it.
         """
         self.forget_pass()
-        self._prepared, self._all_inside = True, once
-        self._draw = draws[0] if once and len(set(draws)) == 1 else None
+        self._prepared, self._all_inside = True, full
+        self._draw = draws[0] if full and len(set(draws)) == 1 else None
         if not self._uniforms_ahead:
             return
         blocks = [draw // _PASSES_AHEAD for draw in draws]

@@ -1,8 +1,9 @@
 """One pass over the window of every image, the prefill apart: propose, forward, warp, verify, observe, commit.
 
 :func:`window_pass` holds no Python that depends on what was drawn: shapes follow from the number of drafts and from
-what the host prepared (noise, reach of attention), everything else stays on the device and is changed in place. So it
-can be traced whole by torch.compile and captured in a CUDA graph; run eagerly it is the specification.
+what the host prepared (noise, reach of attention and, as written, what it knows of the counts), everything else stays
+on the device and is changed in place. So it can be traced whole by torch.compile and captured in a CUDA graph; run
+eagerly it is the specification.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class DecodingPass:
     Args:
         draws: number of the next pass, of each image.
         limit: what the shape of the forward depends on besides the window, from the session.
-        full: the next pass fills the window of every image with drafts and stays inside the image, as far as the host
-            knows; False for passes that have one shape, which may be replayed when that is not so.
+        full: every draft of the next pass is a real one, inside its image, as far as the host knows; False for passes
+            that have one shape, which may be replayed when that is not so.
         traced_as: what a compiled pass knows this one by.
         traces: of compiled functions, found to hold for this run, by function and settings.
     """
@@ -161,9 +162,8 @@ class WatchedPass(RunPass):
 
     def __init__(self, run_pass: RunPass):
         self.run_pass = run_pass
-        for name in ("kind", "one_shape", "bucket", "shrinks", "fuses"):
-            setattr(self, name, getattr(run_pass, name))
-        for name in ("alike", "room_for", "settle", "check_device", "check_drafter"):
+        settings = ("kind", "one_shape", "bucket", "shrinks", "fuses")
+        for name in (*settings, "alike", "room_for", "settle", "check_device", "check_drafter"):
             setattr(self, name, getattr(run_pass, name))
 
     def __call__(self, run: DecodingPass, length: int) -> Tensor:

@@ -99,10 +99,10 @@ class TraceRecorder:
         self.maps = {name: torch.zeros(len(seeds), tokens, device=device) for name in names}
 
     def collect(self, image: int, slot: int, count: int, state: DecodingState) -> None:
-        """Copy the ``count`` tokens that the image in ``slot`` of a state has, and its maps as far as that."""
-        self.tokens[image, :count].copy_(state.tokens[slot, :count])
-        for name, values in self.maps.items():
-            values[image, :count].copy_(state.maps[name][slot, :count])
+        """Copy the ``count`` tokens that the image in ``slot`` has, and its maps as far as that; 0 stands behind."""
+        for mine, theirs in ((self.tokens, state.tokens), *((self.maps[name], state.maps[name]) for name in self.maps)):
+            mine[image, :count].copy_(theirs[slot, :count])
+            mine[image, count:].zero_()
 
     def advance(self, image: int, before: int, after: int) -> None:
         """Host-side counts of one pass of one image."""

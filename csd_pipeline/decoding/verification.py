@@ -125,7 +125,7 @@ def decide_each(
         window: laws and drafts of this pass.
         uniform: [B, L] in [0, 1); a draft is accepted where it is below ``f``.
         mass: [B, L, V] ``q f`` of a rule, or None for plain speculative decoding (``min(p, q)``).
-        drift: [B, L] total variation the gated mass spends at each slot (:func:`overshoot`); none for plain decoding.
+        drift: [B, L] total variation the gated mass spends at each slot (:func:`overshoot`); given with ``mass``.
         gate: [B, L] in [0, 1], from the plain mass (0) to that of the rule (1, which None is everywhere). Mixed where
             the mass is read, at the drafts and in the slot of the rejection.
     """

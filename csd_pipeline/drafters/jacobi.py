@@ -190,8 +190,8 @@ class JacobiRun(DraftRun):
         self.entry.record(window)
         last = window.positions[:, -1]
         self.newest.copy_(last if window.full else last.clamp(max=state.grid.tokens - 1))
-        if window.drafts.shape[1] == 0:  # a prompt, or the last token of an image: no draft survives,
-            return  # so nothing else is read before the next pass writes it
+        if window.drafts.shape[1] == 0:
+            return  # a prompt, or the last token of an image: no draft survives, so no other memory is read
         laws = window.target_laws if self.guide is None else self.guide.laws(window, outcome.accepted)
         if self.recorded is not self.entry.ring:
             self.recorded.record(window, laws)
@@ -212,8 +212,7 @@ class JacobiRun(DraftRun):
         # as any coupling can make it. The slot after the last real draft never held one.
         all_repairable = window.full and spoiled is None
         repairable = window.valid if spoiled is None else window.valid & ~spoiled
-        mass = window.q if all_repairable else window.q * repairable[..., None]
-        rest = residual(laws[:, :-1], mass)
+        rest = residual(laws[:, :-1], window.q if all_repairable else window.q * repairable[..., None])
         drawn = draw_by_inverse_cdf(torch.cat([rest, laws[:, -1:]], 1), uniform)
         # Behind a rejection the uniforms of verification had no say in what was committed: they can be used again.
         uniform = state.noise.uniform(window.positions, Purpose.VERIFY, state.passes)[:, :-1]

@@ -205,15 +205,23 @@ class CountedWays(CapturedPass):
         return super().alike(noted)
 
 
-def test_forwards_are_timed_in_the_way_passes_run(automatic):
-    """Captured: two as written and one recorded of every window, then replays; as written: all of them."""
-    way = automatic._run_pass = CountedWays()
-    replays = Tape.replays
+def test_forwards_are_timed_in_the_way_passes_run(automatic, monkeypatch):
+    """Captured: two of every window as written and one recorded, and all eight that are timed are replays."""
+    way, replays, time_forwards = CountedWays(), [], automatic_drafting.time_forwards
+
+    def counted(*arguments):
+        before = Tape.replays
+        seconds = time_forwards(*arguments)
+        replays.append(Tape.replays - before)
+        return seconds
+
+    monkeypatch.setattr(automatic_drafting, "time_forwards", counted)
+    automatic._run_pass = way
     automatic(PROMPT, seed=7, output_type="latent")
     assert {window: way.windows.count(window) for window in way.windows} == dict.fromkeys((1, 4, 8, 16), 3)
-    assert Tape.replays - replays >= 4 * 7  # eight forwards of each, the first of which is the recorded one
     automatic._run_pass = RunPass()
     automatic(PROMPT, seed=7, output_type="latent")
+    assert replays == [4 * 8, 0]
     assert len(automatic._automatic_drafting._seconds) == 2 and len(automatic._automatic_drafting._records) == 1
 
 
