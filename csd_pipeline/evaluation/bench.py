@@ -118,7 +118,7 @@ class Bench:
         machine does changes from one drawing to the next.
         """
         method = {"seeds": [seed], "warp": self.warp, "device": device, **arm.parts}
-        beside, forwards = self._forwards.watch(self._compiled)
+        beside, forwards, aside = self._forwards.watch(self._compiled)
         with Clock(device) as both:
             decode(self.adapter.open(prompt, self._window(arm)), self.adapter, run_pass=beside, **method)
         clock, counted = Clock(device), _Counted(self._compiled)
@@ -127,8 +127,8 @@ class Bench:
             watch = ForwardWatch(session, device, prefill_only=True)
             result = decode(session, self.adapter, run_pass=counted, **method)
         trace = result.traces[0]
-        wall = clock.wall * forwards.wall / (both.wall - forwards.wall)
-        cpu = clock.cpu * forwards.cpu / (both.cpu - forwards.cpu)
+        wall = clock.wall * forwards.wall / (both.wall - aside.wall)
+        cpu = clock.cpu * forwards.cpu / (both.cpu - aside.cpu)
         times = (clock.wall, clock.cpu, watch.prefill_wall, wall, cpu)
         counts = (len(counted.drafted), trace.accepted, counted.drafted)
         return Run(*labels.values(), *counts, trace.drift_per_token, *times, result.tokens)

@@ -47,16 +47,18 @@ class CompiledForwards:
     def __init__(self, device: torch.device | str, options: dict):
         self.device, self.options, self._compiled = device, options, {}
 
-    def watch(self, run_pass) -> tuple[RunPass, Clock]:
-        """``run_pass`` with a compiled forward before every pass, and the clock of these forwards."""
-        clock, forwards = Clock(self.device), self
+    def watch(self, run_pass) -> tuple[RunPass, Clock, Clock]:
+        """``run_pass`` with a compiled forward before every pass, the clock of these forwards, and that of all that is
+        done for them: preparing them is no part of the loop."""
+        clock, aside, forwards = Clock(self.device), Clock(self.device), self
 
         class Beside(WatchedPass):
             def __call__(self, run, length: int) -> Tensor:
-                forwards._run(run, length, clock)
+                with aside:
+                    forwards._run(run, length, clock)
                 return super().__call__(run, length)
 
-        return Beside(run_pass), clock
+        return Beside(run_pass), clock, aside
 
     def _run(self, run, length: int, clock: Clock) -> None:
         tokens = run.state.tokens.new_zeros(run.images, length + 1)

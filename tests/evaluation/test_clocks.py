@@ -1,9 +1,9 @@
 import torch
 from helpers import open_toy
 
-from csd_pipeline.decoding import Warp, decode
+from csd_pipeline.decoding import RunPass, Warp, decode
 from csd_pipeline.drafters import JacobiDrafter
-from csd_pipeline.evaluation.clocks import Clock, ForwardWatch
+from csd_pipeline.evaluation.clocks import Clock, CompiledForwards, ForwardWatch
 from csd_pipeline.relaxation import Exact
 from csd_pipeline.targets.toy import ToyAdapter, ToyTarget
 
@@ -48,3 +48,33 @@ def test_a_clock_adds_up_its_blocks(monkeypatch):
         with clock:
             pass
     assert (clock.wall, clock.cpu) == (4.0, 2.5)
+
+
+def test_what_is_done_for_a_forward_beside_a_pass_is_timed_apart(monkeypatch):
+    """Two seconds of preparing, five of the forward, in every pass; neither is the loop's."""
+    now = [0.0]
+    monkeypatch.setattr("csd_pipeline.evaluation.clocks.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("csd_pipeline.evaluation.clocks.time.process_time", lambda: now[0])
+
+    class Slow(CompiledForwards):
+        def _run(self, run, length, clock):
+            now[0] += 2
+            with clock:
+                now[0] += 5
+
+    way, forwards, aside = Slow("cpu", {}).watch(RunPass())
+    adapter = ToyAdapter(ToyTarget(rows=3, columns=3, vocabulary=2))
+    parts = {"warp": Warp(), "drafter": JacobiDrafter(4), "relaxation": Exact()}
+    with Clock() as both:
+        result = decode(open_toy(adapter, [0], False, 4), adapter, seeds=[3], run_pass=way, **parts)
+    passes = result.traces[0].nfe
+    assert (forwards.wall, aside.wall, both.wall) == (5 * passes, 7 * passes, 7 * passes) and passes > 1
+
+
+def test_a_forward_beside_a_pass_changes_nothing_it_commits():
+    adapter = ToyAdapter(ToyTarget(rows=3, columns=3, vocabulary=2))
+    parts = {"warp": Warp(), "drafter": JacobiDrafter(4), "relaxation": Exact()}
+    plain = decode(open_toy(adapter, [0], False, 4), adapter, seeds=[3], **parts)
+    way, forwards, aside = CompiledForwards("cpu", {"backend": "eager"}).watch(RunPass())
+    beside = decode(open_toy(adapter, [0], False, 4), adapter, seeds=[3], run_pass=way, **parts)
+    assert torch.equal(plain.tokens, beside.tokens) and 0 < forwards.wall < aside.wall
