@@ -110,6 +110,12 @@ def tiny_pipeline(**parts) -> CSDAutoregressivePipeline:
     return pipeline
 
 
+def write_stock(pipeline: CSDAutoregressivePipeline, folder) -> None:
+    """A transformers checkpoint that has never heard of diffusers."""
+    pipeline.target.save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+
+
 def draw(pipeline, prompt=PROMPT, **options) -> torch.Tensor:
     """Token ids [B, 16]; seed 7 and guidance 2 unless given."""
     if "generator" not in options:

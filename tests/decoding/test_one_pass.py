@@ -104,7 +104,7 @@ def computing(names: list[str]) -> list[str]:
     return [name for name in names if name not in views]
 
 
-def test_exact_decoding_is_at_most_forty_kernels_beside_the_forward_as_written():
+def test_plain_and_exact_gumbel_decoding_are_at_most_forty_kernels_beside_the_forward_as_written():
     """Once a whole row is there; in the first row drafts may repeat the newest token, which takes seven more."""
     adapter, parts = adapter_for(MODEL), {"relaxation": Exact(), "warp": Warp(guidance_scale=2.0, temperature=0.8)}
     for drafter, most in ((JacobiDrafter(1), 20), (JacobiDrafter(3, "gumbel", "mean"), 40)):

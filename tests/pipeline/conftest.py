@@ -1,7 +1,7 @@
 """One tiny pipeline per session for tests that only call it, the folders it writes, and pipelines to change."""
 
 import pytest
-from tiny_janus import draw, tiny_model, tiny_pipeline, tiny_tokenizer
+from tiny_janus import draw, tiny_model, tiny_pipeline, write_stock
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +48,5 @@ def plain(shared, tmp_path_factory):
 def stock(shared, tmp_path_factory):
     """A transformers checkpoint that has never heard of diffusers."""
     folder = tmp_path_factory.mktemp("stock")
-    shared.target.save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
+    write_stock(shared, folder)
     return folder

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from test_fresh_processes import PRELUDE, finish, start
-from tiny_janus import PROMPT, draw, tiny_model, tiny_pipeline, tiny_tokenizer
+from tiny_janus import PROMPT, draw, tiny_model, tiny_pipeline, write_stock
 from torch import nn
 
 from csd_pipeline import CSDAutoregressivePipeline
@@ -39,25 +39,11 @@ def shared():
     return tiny_pipeline(target=tiny_model(width=128))
 
 
-@pytest.fixture(scope="module")
-def saved(shared, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("saved wide")
-    shared.save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def stock(shared, tmp_path_factory):
-    """A transformers checkpoint that has never heard of diffusers."""
-    folder = tmp_path_factory.mktemp("stock wide")
-    shared.target.save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
-
-
 @pytest.fixture(scope="module", params=[8, 4])
-def packed(request, stock):
+def packed(request, shared, tmp_path_factory):
     """Bits, and a pipeline loaded with them from a transformers checkpoint."""
+    stock = tmp_path_factory.mktemp("stock wide")
+    write_stock(shared, stock)
     config = quantization_config(request.param, compute_dtype=torch.float32)
     pipeline = CSDAutoregressivePipeline.from_pretrained(stock, quantization_config=config)
     pipeline.set_progress_bar_config(disable=True)
@@ -111,8 +97,9 @@ for dtype in (None, "auto"):
     assert [json.loads(line) for line in out.splitlines()] == 2 * [expected.tolist()]
 
 
-def test_a_saved_pipeline_is_packed_while_it_loads(packed, saved, shared):
-    bits, pipeline = packed
+def test_a_saved_pipeline_is_packed_while_it_loads(packed, shared, tmp_path):
+    (bits, _), saved = packed, tmp_path / "saved"
+    shared.save_pretrained(saved)
     config = quantization_config(bits, compute_dtype=torch.float32)
     for dtype in (torch.float32, "auto"):
         again = CSDAutoregressivePipeline.from_pretrained(saved, dtype=dtype, quantization_config=config)
